@@ -15,10 +15,32 @@ from s3k_async.namespace.metadata_index import IndexedEntry
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["find_page", "metadata_pages", "need_attributes", "set_attributes"]
+__all__ = [
+    "ListedDirectories",
+    "find_page",
+    "metadata_pages",
+    "need_attributes",
+    "set_attributes",
+]
 
 PAGE: Final = 100
 """Entries that a search reads at the same time: one request."""
+
+
+class ListedDirectories:
+    """The directories that a search found when it listed the volume: those in the trash are not
+    among them, so that other pages of the search need no listing for what is in the trash."""
+
+    def __init__(self) -> None:
+        self._keys: frozenset[str] | None = None
+
+    def may_hold(self, directory_key: str) -> bool:
+        """Whether a directory is, or may be, part of the tree."""
+        return self._keys is None or directory_key in self._keys
+
+    def found(self, directory_keys: Collection[str]) -> None:
+        """Record the directory keys of a complete listing."""
+        self._keys = frozenset(directory_keys)
 
 
 def need_attributes(volume: Volume, path: str) -> None:
@@ -48,9 +70,9 @@ async def metadata_pages(
     check_name(name, path)
     if path != ROOT:
         await volume.store.lookup(path)
-    after = ""
+    after, listed = "", ListedDirectories()
     while True:
-        found, after = await find_page(volume, name, path, after=after, limit=PAGE)
+        found, after = await find_page(volume, name, path, listed, after=after, limit=PAGE)
         columns = in_columns(found, volume.store.keys)
         if selected := wanted.select(columns, path if path == ROOT else path + "/"):
             yield selected
@@ -59,10 +81,17 @@ async def metadata_pages(
 
 
 async def find_page(
-    volume: Volume, name: str, path: str, *, after: str, limit: int
+    volume: Volume,
+    name: str,
+    path: str,
+    listed: ListedDirectories,
+    *,
+    after: str,
+    limit: int,
 ) -> tuple[list[Entry], str]:
     """Some entries below a directory, or a file itself, with user metadata of a name, and the token
-    of the next page, empty at the end. A page may have fewer entries than `limit`, or none."""
+    of the next page, empty at the end. A page may have fewer entries than `limit`, or none.
+    `listed`: what all pages of one search share."""
     store = volume.store
     index = store.metadata_index
     page, token = await index.page(name, after, limit)
@@ -73,7 +102,7 @@ async def find_page(
     ]
     lost = [each for each, entry in zip(page, seen, strict=True) if not _has(entry, name)]
     kept = await _kept(volume, name, lost) if lost else set()
-    moved = await _moved(volume, kept) if kept and store.keys.by_id else {}
+    moved = await _moved(volume, kept, listed) if kept and store.keys.by_id else {}
     found: list[Entry] = []
     stale: list[IndexedEntry] = []
     for each, there in zip(page, seen, strict=True):
@@ -104,15 +133,22 @@ async def _kept(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[
     }
 
 
-async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
+async def _moved(
+    volume: Volume, kept: Collection[str], listed: ListedDirectories
+) -> dict[str, Entry]:
     """The entries of these entry keys that a listing finds, by entry key: with their paths they are
-    indexed anew. Those in the trash are not found."""
+    indexed anew. Those in the trash are not found, and not listed for again."""
     store = volume.store.unrestricted()
+    if not any(listed.may_hold(store.keys.parent_key(each)) for each in kept):
+        return {}
     found: dict[str, Entry] = {}
+    directories = {store.keys.directory(await store.lookup(ROOT)).key}
     async for page in Listing(recursive=True).pages(store, ROOT):
+        directories.update(store.keys.directory_keys(page))
         for entry in page:
             if entry.entry_key in kept:
                 found[entry.entry_key] = entry
+    listed.found(directories)
     with suppress(PermissionDeniedError):
         await store.metadata_index.add_entries(found.values())
     if volume.store.access.is_enforced:

@@ -96,7 +96,6 @@ LARGEST_FILE: Final = 5 * 1024**4
 one object of it."""
 UPLOADS: Final = 4
 """Objects of one change that are written at the same time."""
-_STEP: Final = 8 * 1024 * 1024
 
 Piece: TypeAlias = Extent | memoryview
 """A part of a file's new content: one that is stored, or one to be uploaded."""
@@ -214,7 +213,7 @@ async def publish_range(
     """As `write_range`, of bytes that were uploaded for the file with the object id `expected`;
     None is its end. `lease_ms`: the end of the lease of the upload, epoch milliseconds. The upload
     is removed if it was not published."""
-    new = Extent(content.physical, 0, content.size, content.checksum)
+    new = Extent(content.physical, 0, content.size, content.checksum, covers=True)
     uploads = _Uploads(volume.storage)
     uploads.give([new], expected, lease_ms)
 
@@ -403,10 +402,10 @@ async def _change(
                 after = joined(await made.extents(_compacted(runs, path)))
             except (CorruptDataError, DataMissingError) as error:
                 raise type(error)(error.message, path=path) from error  # not that of an object
-            if current is not None and tuple(after) == before:
+            content = content_of(target.object_id, after)
+            if current is not None and tuple(after) == before and not _is_renamed(current, content):
                 await made.drop_unused(current.content.physical)
                 return current
-            content = content_of(target.object_id, after)
             try:
                 entry = await store.publish(
                     replace(target, lease_ms=lease_ms),
@@ -421,6 +420,11 @@ async def _change(
     except S3kError as error:
         await made.drop(error)
         raise
+
+
+def _is_renamed(current: Entry, content: Content) -> bool:
+    """Whether the same extents have another physical name: that of the object that they are."""
+    return content.size > 0 and content.physical != current.content.physical
 
 
 def _gone(path: str) -> ConflictError:
@@ -460,6 +464,8 @@ class _Uploads:
     async def _extent(self, run: Run) -> Extent:
         if len(run) == 1 and isinstance(run[0], Extent):
             return run[0]
+        if _is_again(run) and (found := await self._covering(run[0])):
+            return found
         key = tuple(each if isinstance(each, Extent) else id(each) for each in run)
         if key not in self._made:
             self._made[key] = await self._stored(run)
@@ -470,19 +476,28 @@ class _Uploads:
             content = await self._storage.put(self._object_id, run[0])
         else:
             content = await self._joined(run)
-        return Extent(content.physical, 0, content.size, content.checksum)
+        return Extent(content.physical, 0, content.size, content.checksum, covers=True)
+
+    async def _covering(self, piece: Piece) -> Extent | None:
+        """An extent that needs not be stored again, since it has all bytes of its object."""
+        if not isinstance(piece, Extent) or piece.is_hole or piece.offset:
+            return None
+        is_all = piece.covers or await self._storage.has_size(piece.key, piece.length)
+        return replace(piece, covers=True) if is_all else None
 
     async def _joined(self, run: Run) -> Content:
+        """Store pieces as one object: long ranges of others are copied inside the service, where it
+        can, and short ones read."""
         writer = self._storage.writer(self._object_id)
+        pieces = [each for each in run if _size((each,))]
         try:
-            for piece in run:
+            for number, piece in enumerate(pieces, 1):
                 if isinstance(piece, memoryview):
                     await writer.write(piece)
                     continue
                 name = format_extents(self._object_id, [piece])
-                for start in range(0, piece.length, _STEP):
-                    end = min(piece.length, start + _STEP)
-                    await writer.write(await self._storage.read(name, start, end))
+                is_last = number == len(pieces)
+                await self._storage.add_range(writer, name, 0, piece.length, is_last=is_last)
             return await writer.finish()
         except BaseException:
             await writer.abort()
@@ -563,6 +578,11 @@ def _grouped(extents: Iterable[Extent]) -> list[Run]:
         (*group, _AGAIN) if len(group) == 1 and _is_partial(group[0]) else tuple(group)
         for group in groups
     ]
+
+
+def _is_again(run: Run) -> bool:
+    """Whether the run is one extent that is to be stored again."""
+    return len(run) == 2 and run[1] is _AGAIN
 
 
 def _is_partial(extent: Extent) -> bool:

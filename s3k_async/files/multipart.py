@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -74,18 +76,21 @@ UPLOAD_LIFETIME: Final = 7 * 86_400.0
 lifetime."""
 LARGEST_NUMBER: Final = 10**10 - 1
 """The largest number of a part."""
-_STEP: Final = 8 * 1024 * 1024
-"""Bytes of a copied range that are read at once."""
 _ENDED_AT_ONCE: Final = 8
 _LONGEST_LIFETIME: Final = 10**10
 
 
 async def create_upload(
-    volume: Volume, path: str, *, lifetime: float = UPLOAD_LIFETIME
+    volume: Volume,
+    path: str,
+    *,
+    lifetime: float = UPLOAD_LIFETIME,
+    attributes: Attributes | None = None,
 ) -> MultipartUpload:
     """Begin a multipart upload of the file at a path, which may exist, and may have other uploads.
     Nothing is visible at the path before the upload is completed. `lifetime`: seconds after which
-    garbage collection, or `expire_uploads`, may abort it.
+    garbage collection, or `expire_uploads`, may abort it. `attributes`: those of the file, in a
+    volume with attributes; None: an existing file keeps its own.
 
     Raises IsDirectoryError (the root), InvalidPathError, InvalidArgumentError, UnsupportedError,
     ReadOnlyVolumeError.
@@ -98,10 +103,11 @@ async def create_upload(
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path
         )
+    checked = None if attributes is None else attributes.checked(path)
     access = volume.store.access
     if access.is_enforced:  # again when it is completed, but no part shall be stored in vain
         await access.permit_write(path, await volume.store.get(path))
-    return await _records(volume).create(path, int(lifetime * 1000))
+    return await _records(volume).create(path, int(lifetime * 1000), checked)
 
 
 async def list_uploads(
@@ -153,7 +159,7 @@ async def copy_part(
     volume: Volume, upload_id: str, number: int, path: str, offset: int = 0, size: int | None = None
 ) -> PartInfo:
     """Store a range of a file as a part, otherwise as `put_part`: `size` bytes from `offset` on, to
-    its end without `size`. A whole file is copied inside the service, if that can.
+    its end without `size`. Long ranges are copied inside the service, where it can.
 
     Raises InvalidArgumentError for a range that the file does not have, PathNotFoundError,
     IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
@@ -333,40 +339,17 @@ async def _copy_range(
     if (start, end) == (0, content.size):
         return await storage.copy_from(storage, content, object_id)
     if not has_extents(content.physical):
-        return await _copy_bytes(storage, content, object_id, start, end)
+        return await storage.copy_range(content, object_id, start, end)
 
     async def copied(extent: Extent) -> Extent:
         if extent.is_hole:
             return extent
         source = Content(extent.key, 0, "", "")
-        made = await _copy_bytes(storage, source, object_id, extent.offset, extent.end)
-        return Extent(made.physical, 0, made.size, made.checksum)
+        made = await storage.copy_range(source, object_id, extent.offset, extent.end)
+        return Extent(made.physical, 0, made.size, made.checksum, covers=True)
 
     pieces = cut(parse_extents(content.physical), start, end)
     return content_of(object_id, joined(await gather(copied, pieces, limit=EXTENTS_AT_ONCE)))
-
-
-async def _copy_bytes(
-    storage: PhysicalStorage, content: Content, object_id: str, start: int, end: int
-) -> Content:
-    """Copy the bytes [start, end) of an object, through this process. `content.size`: that of the
-    object, if it is known."""
-    writer = storage.writer(object_id)
-    try:
-        for place in range(start, end, _STEP):
-            stop = min(end, place + _STEP)
-            data = await storage.read(
-                content.physical, place, stop, size=content.size or None, etag=content.etag
-            )
-            if len(data) != stop - place:
-                raise CorruptDataError(
-                    f"the physical object ends before byte {stop}", path=content.physical
-                )
-            await writer.write(data)
-        return await writer.finish()
-    except BaseException:
-        await writer.abort()
-        raise
 
 
 # Completion
@@ -405,6 +388,7 @@ async def _publish(
         replaces=False,
         overwrite=True,
         source="staged",
+        attributes=_stored(upload),
     )
     try:
         await commit_mutations(store, [write], also=[records.completed(upload)])
@@ -416,6 +400,10 @@ async def _publish(
         await _drop_joined(volume, parts, content, error)
         raise
     return content
+
+
+def _stored(upload: MultipartUpload) -> str | None:
+    return None if upload.attributes is None else upload.attributes.to_json()
 
 
 def _interrupted(upload: MultipartUpload) -> ConflictError:
@@ -478,5 +466,6 @@ async def _published(volume: Volume, upload: MultipartUpload, content: Content) 
         found = None
     if found is not None and found.id == upload.id and found.content == content:
         return found
-    made = store.new_file(upload.path, upload.id)
+    given = store.access.attributes_of_new(_stored(upload) or "", upload.path, is_dir=False)
+    made = replace(store.new_file(upload.path, upload.id), attributes=given)
     return made.with_content(content, mtime_ms=made.mtime_ms, operation="")

@@ -99,6 +99,6 @@ class RangeWriter(FileWriter):
         content = await self._upload.finish()
         if self._offset and content.size:
             hole = Extent("", 0, self._offset)
-            new = Extent(content.physical, 0, content.size, content.checksum)
+            new = Extent(content.physical, 0, content.size, content.checksum, covers=True)
             content = content_of(self.entry.id, [hole, new])
         return await self._publish(content)

@@ -270,9 +270,7 @@ class _Evaluation:
         )
         # A file that is overwritten keeps its attributes, also as another object.
         keeps = current is not None and not self._is_replaced(path)
-        if current is not None:
-            new = self._store.access.attributes_of_new("", path, is_dir=False)
-            base = replace(base, attributes=current.attributes if keeps else new)
+        base = replace(base, attributes=self._attributes(mutation, current if keeps else None))
         after = base.with_content(
             mutation.content, mtime_ms=self._now, operation=self._store.runtime.uuid()
         )
@@ -281,6 +279,13 @@ class _Evaluation:
             operations.append(self._operation("delete", current, None))
         self._change(path, current, after, operations)
         self._count(after)
+
+    def _attributes(self, mutation: WriteFile, kept: Entry | None) -> str:
+        """The attributes of a file that is written. `kept`: the file whose attributes it keeps."""
+        access, given = self._store.access, mutation.attributes
+        if kept is None:
+            return access.attributes_of_new(given or "", mutation.path, is_dir=False)
+        return kept.attributes if given is None else access.attributes_of_rewritten(given, kept)
 
     def _is_replaced(self, path: str) -> bool:
         return bool(self._replaced) and not self._replaced.isdisjoint(_native.ancestors(path))

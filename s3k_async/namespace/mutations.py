@@ -48,6 +48,8 @@ class WriteFile:
     adopted (without a lease)."""
     version: int = 0
     """The version that the file must still have; 0 for any."""
+    attributes: str | None = None
+    """Of the file, in their stored form; None: a file that is replaced keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)

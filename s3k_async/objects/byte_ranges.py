@@ -9,11 +9,18 @@ from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.copying import copied
 from s3k_async.bulk.publish import publish_new
 from s3k_async.client import S3kClient, reader_of, volume_of
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import ConflictError, InvalidArgumentError, PathExistsError
+from s3k_async.files.edits import need_extents, need_range, publish_range
+from s3k_async.files.file_ranges import naming_file, need_readable
 from s3k_async.files.open_files import FileReader, bytes_of
 from s3k_async.files.range_writer import open_range_writer
-from s3k_async.model import Entry, FileStatus, status_of
+from s3k_async.model import Content, Entry, FileStatus, status_of
+from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.local_bytes import CHUNK
+from s3k_async.storage.extents import Extent, content_of, extents_of
+from s3k_async.storage.upload import LEAST_COPY
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "copy_range",
@@ -54,6 +61,9 @@ async def create_from_range(
         volume = volume_of(client)
         upload = copied(volume, source, volume)
         return status_of(await publish_new(volume, path, upload, overwrite=False))
+    start, end = _span(source.size, offset, size)
+    if end - start >= LEAST_COPY:
+        return await _create_stored(volume_of(client), source, start, end, path, 0)
     async with reader_of(client, source) as reader:
         return await create_from_pieces(client, path, pieces_of(reader, offset, size))
 
@@ -67,8 +77,55 @@ async def copy_range(
     offset: int,
 ) -> FileStatus:
     """Replace bytes of a file by a range of one version of another one, or of the same."""
-    async with client.open(origin, "rb") as reader:
+    volume = volume_of(client)
+    source = await existing(volume.store, origin)
+    need_readable(source)
+    start, end = _span(source.size, origin_offset, size)
+    if end - start >= LEAST_COPY:
+        return await _write_stored(volume, source, start, end, path, offset)
+    async with reader_of(client, source) as reader:
         return await write_pieces(client, path, offset, pieces_of(reader, origin_offset, size))
+
+
+async def _write_stored(
+    volume: Volume, source: Entry, start: int, end: int, path: str, offset: int
+) -> FileStatus:
+    """Replace bytes of a file by a long range of another one, or of the same, inside the service
+    where it can; a missing file is created."""
+    need_range(path, offset, end - start)
+    need_extents(volume, path)
+    target = await volume.store.prepare(path)
+    current = target.current
+    if current is None:
+        try:
+            return await _create_stored(volume, source, start, end, path, offset)
+        except PathExistsError as error:
+            raise ConflictError("another client created the file meanwhile", path=path) from error
+    need_readable(current)
+    extents_of(current.content, current.id)  # it can be changed
+    with naming_file(source):
+        content = await volume.storage.copy_range(source.content, target.object_id, start, end)
+    return status_of(
+        await publish_range(
+            volume, path, offset, content, expected=current.id, lease_ms=target.lease_ms
+        )
+    )
+
+
+async def _create_stored(
+    volume: Volume, source: Entry, start: int, end: int, path: str, offset: int
+) -> FileStatus:
+    """Create a file with a long range of another one at an offset. Raises PathExistsError."""
+
+    async def upload(target: WriteTarget) -> Content:
+        with naming_file(source):
+            content = await volume.storage.copy_range(source.content, target.object_id, start, end)
+        if not offset:
+            return content
+        stored = Extent(content.physical, 0, content.size, content.checksum, covers=True)
+        return content_of(target.object_id, [Extent("", 0, offset), stored])
+
+    return status_of(await publish_new(volume, path, upload, overwrite=False))
 
 
 async def write_pieces(
@@ -87,13 +144,19 @@ async def pieces_of(
     reader: FileReader, offset: int, size: int | None
 ) -> AsyncGenerator[bytes, None]:
     """At most `size` bytes of an open file from an offset on, in pieces of up to CHUNK."""
-    start = min(offset, reader.size)
-    left = reader.size - start if size is None else min(size, reader.size - start)
+    start, end = _span(reader.size, offset, size)
+    left = end - start
     await reader.seek(start)
     while left:
         piece = await reader.read(min(CHUNK, left))
         yield piece
         left -= len(piece)
+
+
+def _span(length: int, offset: int, size: int | None) -> tuple[int, int]:
+    """The range of at most `size` bytes from an offset on, cut at the end of a file of a length."""
+    start = min(offset, length)
+    return start, length if size is None else min(start + size, length)
 
 
 def repeated(pattern: Buffer, size: int, path: str) -> AsyncGenerator[bytes, None]:

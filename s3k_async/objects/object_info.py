@@ -120,6 +120,8 @@ class UploadInfo:
     started_ms: int
     expires_ms: int
     """When garbage collection may abort it."""
+    attributes: Attributes | None = None
+    """Those of the object; None: one that is replaced keeps its own."""
 
     @property
     def started(self) -> datetime:
@@ -163,4 +165,5 @@ def object_info(status: FileStatus) -> ObjectInfo:
 def upload_info(upload: MultipartUpload) -> UploadInfo:
     """The upload of a record."""
     bucket, _, key = upload.path[1:].partition("/")
-    return UploadInfo(upload.id, bucket, key, upload.started_ms, upload.expires_ms)
+    times = upload.started_ms, upload.expires_ms
+    return UploadInfo(upload.id, bucket, key, *times, upload.attributes)

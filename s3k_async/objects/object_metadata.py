@@ -6,7 +6,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
-from s3k_async.bulk.entry_attributes import find_page, need_attributes, set_attributes
+from s3k_async.bulk.entry_attributes import (
+    ListedDirectories,
+    find_page,
+    need_attributes,
+    set_attributes,
+)
 from s3k_async.errors import MetadataNotFoundError
 from s3k_async.model import Entry, FileStatus, status_of
 from s3k_async.namespace.attribute_changes import change_pair
@@ -55,9 +60,10 @@ async def objects_with(
     at the end."""
     check_name(name, bucket)
     found: list[FileStatus] = []
+    listed = ListedDirectories()
     while True:
         left = limit - len(found)
-        page, after = await find_page(volume, name, bucket, after=after, limit=left)
+        page, after = await find_page(volume, name, bucket, listed, after=after, limit=left)
         found += [status_of(each) for each in page if each.committed]
         if not after or len(found) >= limit:
             return found, after

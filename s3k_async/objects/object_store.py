@@ -252,8 +252,8 @@ class ObjectStore:
         target_bucket: str | None = None,
     ) -> ObjectInfo:
         """Create an object from `size` bytes of another one, from `offset` on. Its attributes are
-        not copied. All of an object is copied inside the service, where it can. Raises
-        PathExistsError."""
+        not copied. All of an object, and a long range, is copied inside the service, where it
+        can. Raises PathExistsError."""
         origin = self._path(bucket, source)
         _need_span(origin, offset, size)
         entry = await self._object(origin)
@@ -600,15 +600,26 @@ class ObjectStore:
 
     @call
     async def create_upload(
-        self, bucket: str, key: str, *, lifetime: float = multipart.UPLOAD_LIFETIME
+        self,
+        bucket: str,
+        key: str,
+        *,
+        lifetime: float = multipart.UPLOAD_LIFETIME,
+        attributes: Attributes | None = None,
     ) -> UploadInfo:
         """Begin a multipart upload, one of any number for an object. Nothing is visible before it
-        is completed. `lifetime`: seconds after which garbage collection may abort it.
+        is completed. `lifetime`: seconds after which garbage collection may abort it. `attributes`:
+        those of the object; None: one that is replaced keeps its own.
 
         Raises UnsupportedError (a volume without the feature `uploads`), as all verbs of uploads.
         """
         path = await self._new(bucket, key)
-        return upload_info(await multipart.create_upload(self._volume(), path, lifetime=lifetime))
+        volume = self._volume()
+        if attributes is not None:
+            need_attributes(volume, path)
+        return upload_info(
+            await multipart.create_upload(volume, path, lifetime=lifetime, attributes=attributes)
+        )
 
     @call
     async def list_uploads(

@@ -119,8 +119,8 @@ class SyncObjectStore(BlockingObjectStore):
         target_bucket: str | None = None,
     ) -> ObjectInfo:
         """Create an object from `size` bytes of another one, from `offset` on. Its attributes are
-        not copied. All of an object is copied inside the service, where it can. Raises
-        PathExistsError."""
+        not copied. All of an object, and a long range, is copied inside the service, where it
+        can. Raises PathExistsError."""
         return self._call(
             lambda objects: objects.create_copy(
                 bucket, source, target, offset=offset, size=size, target_bucket=target_bucket
@@ -360,14 +360,24 @@ class SyncObjectStore(BlockingObjectStore):
         )
 
     def create_upload(
-        self, bucket: str, key: str, *, lifetime: float = multipart.UPLOAD_LIFETIME
+        self,
+        bucket: str,
+        key: str,
+        *,
+        lifetime: float = multipart.UPLOAD_LIFETIME,
+        attributes: Attributes | None = None,
     ) -> UploadInfo:
         """Begin a multipart upload, one of any number for an object. Nothing is visible before it
-        is completed. `lifetime`: seconds after which garbage collection may abort it.
+        is completed. `lifetime`: seconds after which garbage collection may abort it. `attributes`:
+        those of the object; None: one that is replaced keeps its own.
 
         Raises UnsupportedError (a volume without the feature `uploads`), as all verbs of uploads.
         """
-        return self._call(lambda objects: objects.create_upload(bucket, key, lifetime=lifetime))
+        return self._call(
+            lambda objects: objects.create_upload(
+                bucket, key, lifetime=lifetime, attributes=attributes
+            )
+        )
 
     def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000

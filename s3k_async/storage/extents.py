@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -67,6 +67,9 @@ class Extent:
     """Bytes; at least one."""
     checksum: str = ""
     """`xxh128:<32 hex digits>` of the whole physical object, if the extent covers it."""
+    covers: bool = field(default=False, compare=False)
+    """Whether the extent is known to cover its object. One without a checksum does not tell in the
+    text of a physical name."""
 
     @property
     def end(self) -> int:
@@ -94,7 +97,8 @@ def parse_extents(physical: str) -> tuple[Extent, ...]:
             raise CorruptDataError(f"the entry has an invalid extent: {part!r}", path=physical)
         key = f"{match['unique']}.id={object_id}" if match["unique"] else ""
         checksum = CHECKSUM_PREFIX + match["digest"] if match["digest"] else ""
-        found.append(Extent(key, int(match["offset"] or 0), int(match["length"]), checksum))
+        place = int(match["offset"] or 0), int(match["length"])
+        found.append(Extent(key, *place, checksum, covers=bool(checksum)))
     return tuple(found)
 
 
@@ -123,7 +127,7 @@ def extents_of(content: Content, object_id: str) -> tuple[Extent, ...]:
     if not content.size:
         return ()
     checksum = content.checksum if content.checksum.startswith(CHECKSUM_PREFIX) else ""
-    return (Extent(physical, 0, content.size, checksum),)
+    return (Extent(physical, 0, content.size, checksum, covers=True),)
 
 
 def owner_of(physical: str) -> str | None:
@@ -138,7 +142,7 @@ def content_of(object_id: str, extents: Sequence[Extent]) -> Content:
     if not extents:
         return Content(format_extents(object_id, ()), 0, "", EMPTY)
     size = sum(each.length for each in extents)
-    if len(extents) == 1 and extents[0].checksum:
+    if len(extents) == 1 and (extents[0].checksum or extents[0].covers):
         return Content(extents[0].key, size, "", extents[0].checksum)
     return Content(format_extents(object_id, extents), size, "", "")
 
@@ -182,6 +186,7 @@ def cut(extents: Iterable[Extent], start: int, end: int) -> list[Extent]:
                     offset=each.offset + first - position if each.key else 0,
                     length=last - first,
                     checksum=each.checksum if is_whole else "",
+                    covers=each.covers and is_whole,
                 )
             )
         position += each.length
@@ -195,7 +200,7 @@ def joined(extents: Iterable[Extent]) -> list[Extent]:
     for each in extents:
         last = found[-1] if found else None
         if last is not None and last.key == each.key and (last.is_hole or last.end == each.offset):
-            found[-1] = replace(last, length=last.length + each.length, checksum="")
+            found[-1] = replace(last, length=last.length + each.length, checksum="", covers=False)
         else:
             found.append(each)
     return found

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from urllib.parse import unquote
 
 import anyio
@@ -43,6 +44,8 @@ __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
+_READ_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of a range that are read at once, to be added to an object."""
 PARTS_IN_FLIGHT = 16
 """Parts in flight of all uploads of a client together, unless the client's concurrency is lower."""
 SERVICE_COPY_LIMIT = 5 * 1024**3
@@ -343,6 +346,77 @@ class PhysicalStorage:
         own = [replace(each, key=copies.get(each.key, "")) for each in extents]
         return content_of(object_id, own)
 
+    async def copy_range(self, content: Content, object_id: str, start: int, end: int) -> Content:
+        """Copy the bytes [start, end) of content here to a fresh key, as `add_range` does.
+        `content.size`: 0 if it is not known."""
+        writer, size = self.writer(object_id), content.size or None
+        try:
+            await self.add_range(
+                writer, content.physical, start, end, size=size, etag=content.etag, is_last=True
+            )
+            return await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+
+    async def add_range(
+        self,
+        writer: PhysicalWriter,
+        physical: str,
+        start: int,
+        end: int,
+        *,
+        size: int | None = None,
+        etag: str = "",
+        is_last: bool = False,
+    ) -> None:
+        """Add the bytes [start, end) of an object here, or of extents, to a new one: inside the
+        service where it can, else through this process.
+
+        `size`, `etag`: those recorded, as for `read`. `is_last`: no more bytes follow. Raises
+        DataMissingError, CorruptDataError (the object ends before `end`, or is another one),
+        UnsupportedError.
+        """
+        whole = (Extent(physical, start, end - start),)
+        pieces = cut(parse_extents(physical), start, end) if has_extents(physical) else whole
+        for piece in pieces:
+            stop = start + piece.length
+            blobs, key = (None, "") if piece.is_hole else self.located(piece.key)
+            read = stop
+            if blobs is not None:
+                ends = is_last and stop == end
+                read = start + writer.before_copy(blobs, piece.length, is_last=ends)
+            await self._add_bytes(writer, physical, start, read, size, etag)
+            if blobs is not None and read < stop:
+                await writer.copy(
+                    blobs,
+                    key,
+                    piece.offset + read - start,
+                    piece.end,
+                    if_match=_match(piece.key, etag),
+                    mapped=partial(_reading, piece.key),
+                )
+            start = stop
+
+    async def _add_bytes(
+        self,
+        writer: PhysicalWriter,
+        physical: str,
+        start: int,
+        end: int,
+        size: int | None,
+        etag: str,
+    ) -> None:
+        """As `add_range`, through this process."""
+        for begin in range(start, end, _READ_AT_ONCE):
+            stop = min(end, begin + _READ_AT_ONCE)
+            data = await self.read(physical, begin, stop, size=size, etag=etag)
+            if len(data) != stop - begin:
+                raise CorruptDataError(
+                    f"the physical object ends before byte {stop}", path=physical
+                )
+            await writer.write(data)
+
     def uri(self, physical: str) -> str:
         """The full URI of an object. Raises UnsupportedError for extents."""
         self._require_one_object(physical)
@@ -355,6 +429,11 @@ class PhysicalStorage:
             if await blobs.head(key) is None:
                 return False
         return True
+
+    async def has_size(self, key: str, size: int) -> bool:
+        """Whether an object of the volume's own has so many bytes."""
+        info = await self.blobs.head(key)
+        return info is not None and info.size == size
 
     async def delete(self, physical: str) -> None:
         """Remove an object of the volume's own, or all objects of extents; absent is fine. Only for

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final
 
 import anyio
 
@@ -16,7 +20,7 @@ from s3k_async.model import Content
 from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.pending_bytes import PendingBytes
 
-__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
+__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "LEAST_COPY", "PhysicalWriter"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +30,11 @@ CLEANUP_SECONDS = 10.0
 PARTS_BEFORE_GROWTH = 1000
 """Number of parts after which the part size doubles: S3 allows 10,000 parts, so this reaches 5
 TiB."""
+COPIED_PART: Final = 512 * 1024**2
+"""Bytes of a part that is copied inside the service, until parts of uploads are larger."""
+_LONGEST_COPY: Final = 4 * 1024**3
+LEAST_COPY: Final = 5 * 1024**2
+"""Bytes from which on a range is copied, unless parts are smaller: the smallest part of S3."""
 
 
 class PhysicalWriter:
@@ -33,7 +42,8 @@ class PhysicalWriter:
 
     Content of more than `tuning.multipart_threshold` bytes is sent in parts during writing; each
     holds a slot of `slots`, so that the bytes in flight are bounded for all writers together. Any
-    failure or cancellation aborts the upload.
+    failure or cancellation aborts the upload. Ranges of stored objects can be among the content
+    without being read; its checksum is unknown then, and empty.
     """
 
     def __init__(
@@ -53,8 +63,10 @@ class PhysicalWriter:
         self._blobs = blobs
         self._threshold = tuning.multipart_threshold
         self._base_part_size = max(tuning.part_size, blobs.min_part, 1)
+        self._least_copy = max(blobs.min_part, min(tuning.part_size, LEAST_COPY), 1)
         self._slots = slots
-        self._digest = Xxh3_128()
+        self._digest: Xxh3_128 | None = Xxh3_128()
+        """Of the content so far; None once bytes were copied."""
         self._pending = PendingBytes()
         self._upload: Upload | None = None
         self._parts: set[asyncio.Task[None]] = set()
@@ -84,17 +96,61 @@ class PhysicalWriter:
     def add(self, data: Buffer) -> bool:
         """Accept bytes without waiting; True if `drain` must be awaited before more are added."""
         self._need_open()
-        self._digest.update(data)
+        self._hash(data)
         self._pending.add(data)
         self.size += memoryview(data).nbytes
         return self._pending.size > (self._threshold if self._upload is None else self.part_size)
+
+    def before_copy(self, blobs: BlobStore, length: int, *, is_last: bool = False) -> int:
+        """How many bytes of a range of a blob have to be written, so that `copy` can add the rest:
+        some if parts would become too small, all if none can be copied. `is_last`: no more bytes
+        follow the range."""
+        if not self._blobs.can_copy_from(blobs):
+            return length
+        waiting = self._pending.size
+        head = max(0, self._blobs.min_part - waiting) if waiting else 0
+        rest, ends_parts = length - head, is_last and self._upload is not None and not waiting
+        return head if rest >= self._least_copy or (ends_parts and rest > 0) else length
+
+    async def copy(
+        self,
+        blobs: BlobStore,
+        key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None,
+        mapped: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Add the bytes [start, end) of a blob, inside the service, where `before_copy` allows it.
+        Raises the error of a failed part. `mapped`: maps those of the port."""
+
+        async def store(number: int, upload: Upload, start: int, stop: int) -> None:
+            with mapped():
+                await upload.copy_part(number, blobs, key, start, stop, if_match=if_match)
+
+        try:
+            upload = await self._started()
+            if self._pending.size:
+                await self._send_bytes(upload, self._pending.take(self._pending.size))
+            self._digest = None
+            while start < end:
+                stop = start + min(max(COPIED_PART, self.part_size), _LONGEST_COPY)
+                if stop > end - self._least_copy:
+                    stop = end  # the last one is not too small for a part
+                await self._send(partial(store, upload=upload, start=start, stop=stop))
+                self.size += stop - start
+                start = stop
+        except BaseException as error:
+            await self._fail(error)
+            raise
 
     async def drain(self) -> None:
         """Send the complete parts."""
         try:
             upload = await self._started()
             while self._pending.size > self.part_size:
-                await self._send(upload, self._pending.take(self.part_size))
+                await self._send_bytes(upload, self._pending.take(self.part_size))
         except BaseException as error:
             await self._fail(error)
             raise
@@ -113,9 +169,8 @@ class PhysicalWriter:
         except BaseException as error:
             await self._fail(error)
             raise
-        self._content = Content(
-            self.physical, self.size, info.etag, CHECKSUM_PREFIX + self._digest.hexdigest()
-        )
+        checksum = "" if self._digest is None else CHECKSUM_PREFIX + self._digest.hexdigest()
+        self._content = Content(self.physical, self.size, info.etag, checksum)
         return self._content
 
     def take_unsent(self) -> Buffer | None:
@@ -140,11 +195,29 @@ class PhysicalWriter:
             if self._cache is not None and info.size == self.size:
                 await self._cache.add(self.physical, data)
             return info
-        await self._send(self._upload, self._pending.take(self._pending.size))
+        if self._pending.size or not self._sent:
+            await self._send_bytes(self._upload, self._pending.take(self._pending.size))
         while self._parts:
             await asyncio.wait(self._parts)
         self._need_open()
-        return await self._upload.complete()
+        info = await self._upload.complete()
+        return info if self._digest is not None else await self._found()
+
+    async def _found(self) -> BlobInfo:
+        """The blob as it is stored: not every service refuses a range past the end of its source.
+        Raises CorruptDataError for another size than that of the parts; then it is removed."""
+        info = await self._blobs.head(self.physical)
+        if info is not None and info.size == self.size:
+            return info
+        await self._blobs.delete(self.physical)
+        raise CorruptDataError(
+            "the physical object that was composed of others is not as long as their ranges",
+            path=self.physical,
+        )
+
+    def _hash(self, data: Buffer) -> None:
+        if self._digest is not None:
+            self._digest.update(data)
 
     async def _started(self) -> Upload:
         self._need_open()
@@ -157,15 +230,18 @@ class PhysicalWriter:
         try:
             upload = await self._started()
             kept = part if isinstance(part.obj, bytes) else bytes(part)
-            self._digest.update(kept)
+            self._hash(kept)
             self.size += len(kept)
-            await self._send(upload, kept)
+            await self._send_bytes(upload, kept)
         except BaseException as error:
             await self._fail(error)
             raise
 
-    async def _send(self, upload: Upload, part: Buffer) -> None:
-        """Send a part in the background, as soon as a slot is free."""
+    async def _send_bytes(self, upload: Upload, part: Buffer) -> None:
+        await self._send(partial(upload.put_part, data=part))
+
+    async def _send(self, store: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+        """Send a part in the background, as soon as a slot is free. `store`: by its number."""
         await self._slots.acquire()
         try:
             self._need_open()
@@ -173,7 +249,7 @@ class PhysicalWriter:
             self._slots.release()
             raise
         self._sent += 1
-        task = asyncio.create_task(upload.put_part(self._sent, part))
+        task = asyncio.create_task(store(self._sent))
         self._parts.add(task)
         task.add_done_callback(self._part_done)
 

@@ -379,6 +379,21 @@ class _FaultyUpload:
         async with self._blobs.call("put_part", self._key):
             await self._upload.put_part(number, data)
 
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        async with self._blobs.call("copy_part", self._key):
+            await self._upload.copy_part(
+                number, _plain(source), source_key, start, end, if_match=if_match
+            )
+
     async def complete(self) -> BlobInfo:
         async with self._blobs.call("complete", self._key):
             return await self._upload.complete()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, cast, get_args
 
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item, Key, Value
 from s3k_async.errors import ItemFormatError
 from s3k_async.model import Content, utc
@@ -45,6 +46,7 @@ _DIGITS: Final = 10
 """Of the number of a part, in the sort key of its item."""
 COMPLETION: Final = "completion"
 STATE: Final = "state"
+_ATTRIBUTES: Final = "attrs"
 
 UploadState: TypeAlias = Literal["open", "completed", "aborted"]
 ENDED: Final = frozenset(get_args(UploadState)) - {"open"}
@@ -67,6 +69,8 @@ class MultipartUpload:
     """The token of the last completion that has begun, unless a part was stored since."""
     operation: str = ""
     """The id of the last write of the record."""
+    attributes: Attributes | None = None
+    """Those of the file; None: a file that is replaced keeps its own."""
 
     @property
     def started(self) -> datetime:
@@ -171,6 +175,7 @@ def upload_from(item: Item) -> MultipartUpload:
         state=cast("UploadState", state),
         completion=_text(item, COMPLETION),
         operation=_text(item, OPERATION),
+        attributes=_attributes(item),
     )
 
 
@@ -195,6 +200,13 @@ def _text(item: Item, name: str) -> str:
     if not isinstance(value, str):
         raise _damaged(item, f"{name!r} is no text")
     return value
+
+
+def _attributes(item: Item) -> Attributes | None:
+    try:
+        return Attributes.from_json(_text(item, _ATTRIBUTES)) if _ATTRIBUTES in item else None
+    except ItemFormatError as error:
+        raise _damaged(item, error.message) from error
 
 
 def _number(item: Item, name: str) -> int:
@@ -230,7 +242,7 @@ def part_item(upload_id: str, part: PartInfo) -> Item:
 def upload_item(upload: MultipartUpload) -> Item:
     """The item of a new upload."""
     partition, sort = upload_key(upload.id)
-    return {
+    item: dict[str, Value] = {
         PARTITION: partition,
         SORT: sort,
         "file": upload.path,
@@ -239,3 +251,6 @@ def upload_item(upload: MultipartUpload) -> Item:
         "expires": upload.expires_ms,
         OPERATION: upload.operation,
     }
+    if upload.attributes is not None:
+        item[_ATTRIBUTES] = upload.attributes.to_json() or "{}"
+    return item

@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
+from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import (
     ABSENT,
     MAX_TRANSACTION,
@@ -98,11 +99,18 @@ class UploadRecords:
 
     # Uploads
 
-    async def create(self, path: str, lifetime_ms: int) -> MultipartUpload:
+    async def create(
+        self, path: str, lifetime_ms: int, attributes: Attributes | None = None
+    ) -> MultipartUpload:
         """Begin an upload."""
         now_ms, identity = self._runtime.now_ms(), self._runtime.uuid()
         upload = MultipartUpload(
-            identity, path, now_ms, now_ms + lifetime_ms, operation=self._runtime.uuid()
+            identity,
+            path,
+            now_ms,
+            now_ms + lifetime_ms,
+            operation=self._runtime.uuid(),
+            attributes=attributes,
         )
         await self._items.write(Put(upload_item(upload), ABSENT))
         return upload

@@ -195,6 +195,7 @@ async def test_operations_have_the_services_names() -> None:
     await rig.blobs.list()
     upload = await rig.blobs.start_upload("c")
     await upload.put_part(1, b"five5")
+    await upload.copy_part(2, rig.blobs, "a", 1, 3)
     await upload.complete()
     await rig.blobs.start_upload("d")
     await rig.blobs.delete("a")
@@ -216,6 +217,7 @@ async def test_operations_have_the_services_names() -> None:
         Count("data", "ListObjectsV2", 1),
         Count("data", "PutObject", 1, bytes=4),
         Count("data", "UploadPart", 1, bytes=5),
+        Count("data", "UploadPartCopy", 1),
     )
     assert rig.counter.requests.total == len(rig.plan.calls)
 

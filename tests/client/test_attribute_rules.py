@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+
 import pytest
 
 from s3k_async.attributes import Attributes
+from s3k_async.bulk.entry_attributes import PAGE
 from s3k_async.client import S3kClient
 from s3k_async.errors import PartialFailureError, PermissionDeniedError
 from s3k_async.model import LayoutName, StagedFile
@@ -21,6 +24,11 @@ backends = volume_backends("memory", "embedded")
 
 async def found(fs: S3kClient, name: str) -> list[str]:
     return sorted([each.path async for each in fs.find(metadata=name)])
+
+
+async def drain(stream: AsyncIterator[object]) -> None:
+    async for _ in stream:
+        pass
 
 
 async def staged(fs: S3kClient, data: bytes) -> StagedFile:
@@ -41,6 +49,31 @@ async def test_what_is_in_the_trash_stays_in_the_index(
     assert await found(fs, "n") == []
     await fs.trash().restore("/d", "/back")
     assert await found(fs, "n") == ["/back", "/back/x/f"]
+
+
+async def queries(fs: S3kClient, call: Callable[[], Awaitable[object]]) -> int:
+    """How often a call queries the table."""
+    with fs.count() as counter:
+        await call()
+    return sum(each.requests for each in counter.requests.counts if each.operation == "Query")
+
+
+@backends
+@pytest.mark.layouts("tree")
+async def test_what_is_in_the_trash_costs_a_search_one_listing(fs: S3kClient) -> None:
+    """However many pages of the index are in the trash."""
+    data = [(f"/d/x{number % 3}/f{number}", b"") for number in range(2 * PAGE + 1)]
+    for path, content in data:
+        await fs.write(path, content, attributes=Attributes(metadata={"n": b""}))
+    await fs.makedirs("/e/y")
+    await fs.delete("/d", recursive=True)
+    listing = await queries(fs, lambda: drain(fs.list("/", recursive=True)))
+    index = await queries(fs, lambda: found(fs, "other"))
+    assert await queries(fs, lambda: found(fs, "n")) == 3 * index + listing
+    await fs.rename("/e", "/moved")
+    assert await found(fs, "n") == []
+    await fs.trash().restore("/d", "/back")
+    assert len(await found(fs, "n")) == len(data)
 
 
 @backends

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from s3k_async.attributes import Attributes
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -114,6 +115,48 @@ async def test_a_completed_object_has_all_fields(objects: ObjectStore) -> None:
     assert info.created_ms > 0
     assert info.modified_ms >= upload.started_ms
     assert (info.size, info.version > 0) == (4, True)
+
+
+async def test_an_object_has_the_attributes_of_its_upload(
+    objects: ObjectStore, fs: S3kClient
+) -> None:
+    """Also in the place of an object with other ones, and by the index."""
+    former = Attributes(uid=1, metadata={"old": b"1"})
+    await objects.put("b", "replaced", b"former", attributes=former)
+    given = Attributes(mode=0o640, uid=7, metadata={"colour": b"red"})
+    for key in ("new", "d/new", "replaced"):
+        upload = await objects.create_upload("b", key, attributes=given)
+        assert upload.attributes == given
+        assert await objects.list_uploads("b") == [upload]
+        await objects.put_part(upload.id, 0, b"data")
+        info = await objects.complete_upload(upload.id)
+        assert info.attributes == given
+        assert info == await objects.info("b", key)
+    found = await objects.list_with_metadata("b", "colour")
+    assert {each.key for each in found.objects} == {"new", "d/new", "replaced"}
+    assert (await objects.list_with_metadata("b", "old")).objects == ()
+    await fs.write("/b/new", b"overwritten")
+    assert (await objects.info("b", "new")).attributes == given
+
+
+@pytest.mark.parametrize("given", [None, Attributes()])
+async def test_attributes_of_an_object_that_an_upload_replaces(
+    objects: ObjectStore, given: Attributes | None
+) -> None:
+    """They are kept, unless the upload has others, or none."""
+    former = Attributes(uid=1, metadata={"old": b"1"})
+    await objects.put("b", "k", b"former", attributes=former)
+    upload = await objects.create_upload("b", "k", attributes=given)
+    await objects.put_part(upload.id, 0, b"data")
+    info = await objects.complete_upload(upload.id)
+    assert info.attributes == (former if given is None else given)
+    assert info == await objects.info("b", "k")
+
+
+async def test_attributes_that_no_object_can_have(objects: ObjectStore) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await objects.create_upload("b", "k", attributes=Attributes(mode=0o10000))
+    assert await objects.list_uploads("b") == []
 
 
 async def test_a_bucket_with_uploads_is_not_empty(objects: ObjectStore, fs: S3kClient) -> None:

@@ -353,6 +353,12 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"old file"},
         grown=("/d/f",),
     ),
+    "compact:copied": Scenario(
+        {"/d": None, "/d/f": LONG * 2},
+        lambda fs, _: fs.compact("/d/f", whole=True),
+        {"/d": None, "/d/f": LONG * 2},
+        grown=("/d/f",),
+    ),
     "touch:new": Scenario({"/d": None}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b""}),
     "touch:again": Scenario(
         {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b"old"}

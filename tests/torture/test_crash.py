@@ -62,7 +62,9 @@ def cases(*, slow: Sequence[LayoutName] = ()) -> pytest.MarkDecorator:
     )
 
 
-CHANGING = frozenset({"write", "transact", "put", "copy", "delete", "delete_many", "start_upload"})
+CHANGING = frozenset(
+    {"write", "transact", "put", "copy", "delete", "delete_many", "start_upload", "copy_part"}
+)
 """Calls of the stores that change something."""
 
 

@@ -23,10 +23,12 @@ from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.local.durable_files import FileWrite, LocalFiles, sync_file, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
 from s3k_async.backends.ports.blob_keys import (
+    check_copied_part,
     check_key,
     check_page,
     check_put,
     check_range,
+    check_source,
     check_unchanged,
     part_numbers,
 )
@@ -351,8 +353,42 @@ class LocalUpload:
     async def put_part(self, number: int, data: Buffer) -> None:
         if number < 1:
             raise ValueError("parts are numbered from 1")
+
+        def fill(target: int, offset: int) -> None:
+            write_fully(target, data, offset)
+
+        await self._store_part(number, memoryview(data).nbytes, fill)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        check_copied_part(number, start, end)
+        _checked(source_key)
+        if not isinstance(source, LocalBlobs):
+            raise UnsupportedError(
+                "a directory cannot copy from another kind of store", path=self._key
+            )
+        files = source.files
+
+        def fill(target: int, offset: int) -> None:
+            with files.opened(source_key) as (file, facts):
+                check_source(blob_info(source_key, facts), if_match, end)
+                _copy_range(file, start, target, offset, end - start)
+                if if_match is not None:  # other programs may write in place
+                    check_unchanged(blob_info(source_key, os.fstat(file)), if_match)
+
+        await self._store_part(number, end - start, fill)
+
+    async def _store_part(self, number: int, size: int, fill: Callable[[int, int], None]) -> None:
+        """Store a part of a size in bytes, which `fill` writes to a descriptor at an offset."""
         self._require_open()
-        size = memoryview(data).nbytes
         if self._slot is None:
             self._slot = size
         if size <= self._slot:
@@ -369,7 +405,7 @@ class LocalUpload:
                 with _opened(
                     private, piece.file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
                 ) as file:
-                    write_fully(file, data, piece.offset)
+                    fill(file, piece.offset)
 
         await self._store.run(self._key, write)
         self._pieces[number] = piece

@@ -13,10 +13,12 @@ from urllib.parse import quote
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
+    check_copied_part,
     check_key,
     check_page,
     check_put,
     check_range,
+    check_source,
     check_unchanged,
     part_numbers,
 )
@@ -313,6 +315,25 @@ class MemoryUpload:
             raise ValueError("parts are numbered from 1")
         async with interleaved:
             self._open_parts()[number] = bytes(data)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        check_copied_part(number, start, end)
+        check_key(source_key)
+        if not isinstance(source, MemoryBlobs):
+            raise UnsupportedError("memory cannot copy from another kind of store", path=self._key)
+        async with interleaved:
+            parts, blob = self._open_parts(), source.blob(source_key)
+            check_source(blob.info, if_match, end)
+            parts[number] = blob.data[start:end]
 
     async def complete(self) -> BlobInfo:
         async with interleaved:

@@ -3,15 +3,17 @@ adapter."""
 
 from __future__ import annotations
 
-from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.blobs import MAX_COPIED_PART, BlobInfo
 from s3k_async.errors import BlobChangedError, InvalidPathError
 
 __all__ = [
     "MAX_KEY",
+    "check_copied_part",
     "check_key",
     "check_page",
     "check_put",
     "check_range",
+    "check_source",
     "check_unchanged",
     "part_numbers",
 ]
@@ -66,6 +68,23 @@ def check_unchanged(found: BlobInfo, if_match: str | None, if_size: int | None =
         )
     if if_size is not None and found.size != if_size:
         raise BlobChangedError(f"the blob has {found.size} bytes, not {if_size}", path=found.key)
+
+
+def check_copied_part(number: int, start: int, end: int) -> None:
+    """Raise ValueError for a number or a range that a copied part cannot have."""
+    if number < 1:
+        raise ValueError("parts are numbered from 1")
+    check_range(start, end)
+    if not 1 <= end - start <= MAX_COPIED_PART:
+        raise ValueError(f"a copied part has 1 to {MAX_COPIED_PART} bytes, not {end - start}")
+
+
+def check_source(found: BlobInfo, if_match: str | None, end: int) -> None:
+    """Raise BlobChangedError unless the source of a copied part has the etag, and bytes up to
+    `end`."""
+    check_unchanged(found, if_match)
+    if found.size < end:
+        raise BlobChangedError(f"the blob has {found.size} bytes, not {end}", path=found.key)
 
 
 def part_numbers(sizes: dict[int, int], min_part: int) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
+    "MAX_COPIED_PART",
     "MAX_DELETION",
     "BlobInfo",
     "BlobPage",
@@ -28,6 +29,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_DELETION = 1000
 """Keys in one DeleteObjects."""
+MAX_COPIED_PART = 5 * 1024**3
+"""Bytes in one UploadPartCopy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,23 @@ class Upload(Protocol):
     async def put_part(self, number: int, data: Buffer) -> None:
         """Store part `number` (from 1). All parts but the last must have at least
         `BlobStore.min_part` bytes."""
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Store the bytes [start, end) of one version of a blob as part `number`, inside the
+        service; otherwise as `put_part`. 1 to MAX_COPIED_PART bytes (else ValueError).
+
+        Raises BlobNotFoundError; BlobChangedError (`if_match` is not the source's etag, or it ends
+        before `end`); UnsupportedError unless the store `can_copy_from` the source.
+        """
 
     async def complete(self) -> BlobInfo:
         """Publish the parts 1..n as the blob. Repeating it after a lost response succeeds."""

@@ -15,11 +15,13 @@ upload, for an hour, for a repetition of `complete`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
+    check_copied_part,
     check_key,
     check_page,
     check_put,
@@ -35,6 +37,7 @@ from s3k_async.backends.ports.blobs import (
     Unfinished,
 )
 from s3k_async.backends.ports.entity_tags import entity_tag
+from s3k_async.backends.ports.version_reads import range_of_version
 from s3k_async.backends.redis.redis_connection import RedisConnection, Script
 from s3k_async.errors import (
     BlobChangedError,
@@ -482,12 +485,41 @@ class RedisUpload:
             raise ValueError("parts are numbered from 1")
         content = bytes(data)
         digest = await entity_tag(content)
-        names = []
-        for start in range(0, len(content), _PIECE):
-            name, piece = self._runtime.uuid(), content[start : start + _PIECE]
-            await self._store.run(_STAGE, self._key, self._id, name, piece)
-            names.append(name)
-        facts = " ".join([str(len(content)), digest, *names])
+        names = [
+            await self._stage(content[start : start + _PIECE])
+            for start in range(0, len(content), _PIECE)
+        ]
+        await self._add(number, len(content), digest, names)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        check_copied_part(number, start, end)
+        if not self._store.can_copy_from(source):
+            raise UnsupportedError("Redis copies inside one database only", path=self._key)
+        digests, names = b"", []
+        pieces = range_of_version(source, source_key, start, end, if_match=if_match, step=_PIECE)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                digests += bytes.fromhex(await entity_tag(piece))
+                names.append(await self._stage(piece))
+        await self._add(number, end - start, await entity_tag(digests), names)
+
+    async def _stage(self, piece: bytes) -> str:
+        """Store a piece; returns its name."""
+        name = self._runtime.uuid()
+        await self._store.run(_STAGE, self._key, self._id, name, piece)
+        return name
+
+    async def _add(self, number: int, size: int, digest: str, names: Sequence[str]) -> None:
+        facts = " ".join([str(size), digest, *names])
         await self._store.run(_PART, self._key, self._id, number, facts)
 
     async def complete(self) -> BlobInfo:

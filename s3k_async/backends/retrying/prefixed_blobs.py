@@ -172,6 +172,19 @@ class _Upload:
     async def put_part(self, number: int, data: Buffer) -> None:
         await self._upload.put_part(number, data)
 
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        store, key = origin_of(source, source_key)
+        await self._upload.copy_part(number, store, key, start, end, if_match=if_match)
+
     async def complete(self) -> BlobInfo:
         return self._blobs.relative(await self._upload.complete())
 

@@ -270,6 +270,20 @@ class _RetryingUpload:
         size = memoryview(data).nbytes
         await self._sender.send("UploadPart", call, self._policy, size=size)
 
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        adapter, key = _unwrap(source, source_key)
+        call = partial(self._upload.copy_part, number, adapter, key, start, end, if_match=if_match)
+        await self._sender.send("UploadPartCopy", call, self._policy, many=True)
+
     async def complete(self) -> BlobInfo:
         call = self._upload.complete
         return await self._sender.send("CompleteMultipartUpload", call, self._policy, many=True)

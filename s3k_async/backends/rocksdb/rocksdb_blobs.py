@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -29,6 +30,7 @@ from urllib.parse import quote
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blob_keys import (
+    check_copied_part,
     check_key,
     check_page,
     check_put,
@@ -45,6 +47,7 @@ from s3k_async.backends.ports.blobs import (
     Unfinished,
 )
 from s3k_async.backends.ports.entity_tags import entity_tag
+from s3k_async.backends.ports.version_reads import range_of_version
 from s3k_async.backends.rocksdb.open_databases import SharedDatabase
 from s3k_async.backends.rocksdb.rocksdb_database import Batch, Database
 from s3k_async.errors import (
@@ -329,9 +332,37 @@ class RocksdbUpload:
         content = bytes(data)
         part = _Part(self._runtime.uuid(), len(content), await entity_tag(content))
         for start in range(0, len(content), _ONE_WRITE):
+            data = content[start : start + _ONE_WRITE]
             await self._database.write(
-                partial(self._stage, part=part, start=start, data=content), synced=False
+                partial(self._stage, name=part.name, offset=start, data=data), synced=False
             )
+        await self._database.write(partial(self._add, number=number, part=part), synced=False)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        check_copied_part(number, start, end)
+        if not isinstance(source, RocksdbBlobStore):
+            raise UnsupportedError("RocksDB cannot copy from another kind of store", path=self._key)
+        name, digests, offset = self._runtime.uuid(), b"", 0
+        pieces = range_of_version(
+            source, source_key, start, end, if_match=if_match, step=_ONE_WRITE
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                digests += bytes.fromhex(await entity_tag(piece))
+                await self._database.write(
+                    partial(self._stage, name=name, offset=offset, data=piece), synced=False
+                )
+                offset += len(piece)
+        part = _Part(name, offset, await entity_tag(digests))
         await self._database.write(partial(self._add, number=number, part=part), synced=False)
 
     async def complete(self) -> BlobInfo:
@@ -348,9 +379,9 @@ class RocksdbUpload:
     async def abort(self) -> None:
         await self._database.write(partial(_abort, name=self._id))
 
-    def _stage(self, batch: Batch, part: _Part, start: int, data: bytes) -> None:
+    def _stage(self, batch: Batch, name: str, offset: int, data: bytes) -> None:
         self._require(batch)
-        _add_pieces(batch, self._id, part.name, start, data[start : start + _ONE_WRITE])
+        _add_pieces(batch, self._id, name, offset, data)
 
     def _add(self, batch: Batch, number: int, part: _Part) -> None:
         self._require(batch)

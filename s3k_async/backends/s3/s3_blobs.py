@@ -102,6 +102,14 @@ BY_GET: Codes = {
     **dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end")),
     **BY_COPY,
 }
+_BY_PART: Codes = {
+    "404": (BlobNotFoundError, "no blob has this key"),
+    **dict.fromkeys(
+        ("416", "InvalidRange", "InvalidArgument"),
+        (BlobChangedError, "the blob is shorter than the range that is copied"),
+    ),
+    **BY_COPY,
+}
 IF_ABSENT: Codes = dict.fromkeys(
     ("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already")
 )
@@ -316,18 +324,23 @@ class S3Blobs:
         if_match: str | None = None,
     ) -> BlobInfo:
         full = self.full_key(key)
-        if not isinstance(source, S3Blobs) or not self.can_copy_from(source):
-            raise UnsupportedError("the service cannot copy from that store", path=self.uri(key))
+        source = self._copied_from(source, full)
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
-        origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
         if found.size > self.copy_limit:
-            return await self._copy_in_parts(origin, found, key)
+            return await self._copy_in_parts(source, source_key, found, key)
+        origin = source.full_key(source_key)
         return BlobInfo(
-            key, found.size, await self._copy_object(source.bucket, origin["Key"], full, if_match)
+            key, found.size, await self._copy_object(source.bucket, origin, full, if_match)
         )
+
+    def _copied_from(self, source: BlobStore, full: str) -> S3Blobs:
+        """The source of a copy inside the service. Raises UnsupportedError."""
+        if not isinstance(source, S3Blobs) or not self.can_copy_from(source):
+            raise UnsupportedError("the service cannot copy from that store", path=self._uri(full))
+        return source
 
     async def _copy_object(
         self, source_bucket: str, source_full: str, full: str, if_match: str | None
@@ -350,14 +363,16 @@ class S3Blobs:
                 raise ResponseLostError("the answer to a copy has no entity tag")
         return etag
 
-    async def _copy_in_parts(self, origin: dict[str, str], found: BlobInfo, key: str) -> BlobInfo:
+    async def _copy_in_parts(
+        self, source: S3Blobs, source_key: str, found: BlobInfo, key: str
+    ) -> BlobInfo:
         upload = await self.start_upload(key)
         step = max(self.copy_part, -(-found.size // _MAX_PARTS))
 
         async def copy_part(part: tuple[int, int]) -> None:
             number, start = part
             end = min(start + step, found.size)
-            await upload.copy_part(number, origin, start, end, if_match=f'"{found.etag}"')
+            await upload.copy_part(number, source, source_key, start, end, if_match=found.etag)
 
         try:
             starts = range(0, found.size, step)
@@ -512,6 +527,31 @@ class S3Blobs:
                 Body=request_body(data),
             )
             return answer["ETag"]
+
+    async def copy_part_of(
+        self,
+        target: dict[str, str],
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        extent: tuple[int, int],
+        if_match: str | None,
+    ) -> str:
+        """Store a part of an upload, the bytes [start, end) of an object; returns its entity tag as
+        received. `target`: bucket, full key and id of the upload."""
+        source = self._copied_from(source, target["Key"])
+        origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
+        request: dict[str, Any] = {**target, "PartNumber": number, "CopySource": origin}
+        request["CopySourceRange"] = range_text(*extent)
+        if if_match is not None:
+            request["CopySourceIfMatch"] = f'"{if_match}"'
+        client = await self.client()
+        with map_exceptions(source.uri(source_key), writing=True, codes=_BY_PART):
+            answer = await client.upload_part_copy(**request)
+            etag: str = answer["CopyPartResult"]["ETag"]
+            if not etag:
+                raise ResponseLostError("the answer to the copy of a part has no entity tag")
+        return etag
 
     async def create(self) -> bool:
         if await self.exists():

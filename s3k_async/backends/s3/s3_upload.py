@@ -6,8 +6,8 @@ import io
 from typing import TYPE_CHECKING, Any, Protocol
 
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions
-from s3k_async.backends.ports.blob_keys import part_numbers
-from s3k_async.backends.ports.blobs import BlobInfo, Buffer
+from s3k_async.backends.ports.blob_keys import check_copied_part, part_numbers
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.errors import S3kError, ServiceError
 
 if TYPE_CHECKING:
@@ -34,6 +34,16 @@ class _Store(Protocol):
     async def client(self) -> S3Client: ...
 
     async def put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str: ...
+
+    async def copy_part_of(
+        self,
+        target: dict[str, str],
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        extent: tuple[int, int],
+        if_match: str | None,
+    ) -> str: ...
 
     async def head(self, key: str) -> BlobInfo | None: ...
 
@@ -72,19 +82,20 @@ class S3Upload:
         self.part_stored(number, size, etag)
 
     async def copy_part(
-        self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
     ) -> None:
         """Store bytes [start, end) of another object as part `number`, inside the service."""
-        client = await self._store.client()
-        with map_exceptions(self._uri, writing=True):
-            answer = await client.upload_part_copy(
-                **self._target,
-                PartNumber=number,
-                CopySource=source,  # type: ignore[arg-type]
-                CopySourceRange=f"bytes={start}-{end - 1}",
-                CopySourceIfMatch=if_match,
-            )
-            etag = answer["CopyPartResult"]["ETag"]
+        check_copied_part(number, start, end)
+        etag = await self._store.copy_part_of(
+            self._target, number, source, source_key, (start, end), if_match
+        )
         self.part_stored(number, end - start, etag)
 
     def part_stored(self, number: int, size: int, etag: str) -> None:

@@ -39,7 +39,7 @@ def s3_operation(call: Call) -> str:
     in_bucket = call.path.strip("/").count("/") > 0
     match call.method:
         case "PUT" if "partNumber" in query:
-            return "UploadPart"
+            return "UploadPartCopy" if "x-amz-copy-source" in call.headers else "UploadPart"
         case "PUT":
             return "CopyObject" if "x-amz-copy-source" in call.headers else "PutObject"
         case "POST" if "delete" in query:

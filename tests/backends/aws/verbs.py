@@ -47,7 +47,7 @@ async def _delete_many(blobs: S3Blobs) -> None:
 
 
 async def _copy_part(blobs: S3Blobs) -> None:
-    await _upload(blobs).copy_part(1, {"Bucket": "data", "Key": "from"}, 0, 7, if_match='"e"')
+    await _upload(blobs).copy_part(1, blobs, "from", 0, 7, if_match="e")
 
 
 async def _uploads(blobs: S3Blobs) -> list[Unfinished]:

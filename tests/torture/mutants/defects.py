@@ -49,6 +49,9 @@ RETENTION = "tests/layouts/test_retention.py"
 STAGED = "tests/layouts/test_staged_directories.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 EXTENTS = "tests/storage/test_extents.py"
+OBJECT_UPLOADS = "tests/objects/test_uploads.py"
+COMPOSED = "tests/client/test_composed_files.py"
+COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
 EDITS = "tests/client/test_edits.py"
 MORE = "tests/client/test_edits_more.py"
 CACHED_READS = "tests/cache/test_cached_reads.py"
@@ -1685,6 +1688,84 @@ DEFECTS: tuple[Defect, ...] = (
         "                await made.drop_unused(content.physical)\n",
         "",
         f"{MORE}::test_data_of_a_lost_attempt_is_removed",
+    ),
+    Defect(
+        "uploads: attributes that are lost at the completion",
+        "files/multipart.py",
+        "        attributes=_stored(upload),\n",
+        "",
+        f"{OBJECT_UPLOADS}::test_an_object_has_the_attributes_of_its_upload",
+    ),
+    Defect(
+        "metadata search: a listing for each page that is in the trash",
+        "bulk/entry_attributes.py",
+        "    listed.found(directories)\n",
+        "",
+        "tests/client/test_attribute_rules.py"
+        "::test_what_is_in_the_trash_costs_a_search_one_listing",
+    ),
+    Defect(
+        "composed: a range of the wrong place of its source",
+        "storage/physical.py",
+        "                    piece.offset + read - start,\n",
+        "                    piece.offset,\n",
+        f"{COMPOSED}::test_short_extents_are_read_and_long_ones_copied",
+    ),
+    Defect(
+        "composed: short parts that are not the last",
+        "storage/upload.py",
+        "        head = max(0, self._blobs.min_part - waiting) if waiting else 0\n",
+        "        head = 0\n",
+        f"{COMPOSED}::test_short_extents_are_read_and_long_ones_copied",
+    ),
+    Defect(
+        "composed: the checksum of the bytes that were read only",
+        "storage/upload.py",
+        "            self._digest = None\n",
+        "",
+        f"{COMPOSED}::test_short_extents_are_read_and_long_ones_copied",
+    ),
+    Defect(
+        "composed: an object whose size is not checked",
+        "storage/upload.py",
+        "        if info is not None and info.size == self.size:\n",
+        "        if info is not None:\n",
+        f"{COMPOSED}::test_a_composed_object_of_another_size_is_removed",
+    ),
+    Defect(
+        "composed: an object of the wrong size that stays",
+        "storage/upload.py",
+        "        await self._blobs.delete(self.physical)\n",
+        "",
+        f"{COMPOSED}::test_a_composed_object_of_another_size_is_removed",
+    ),
+    Defect(
+        "composed: a compaction that never ends",
+        "files/edits.py",
+        "        if _is_again(run) and (found := await self._covering(run[0])):\n",
+        "        if _is_again(run) and (found := None):\n",
+        f"{COMPOSED}::test_compaction_to_long_objects_ends",
+    ),
+    Defect(
+        "composed: a part of an object that is taken for all of it",
+        "storage/extents.py",
+        "                    covers=each.covers and is_whole,\n",
+        "                    covers=each.covers,\n",
+        f"{COMPOSED}::test_the_unused_part_of_a_long_object_is_dropped",
+    ),
+    Defect(
+        "composed: one extent that stays one, though it is all of its object",
+        "files/edits.py",
+        "    return content.size > 0 and content.physical != current.content.physical\n",
+        "    return False\n",
+        f"{COMPOSED}::test_an_extent_that_is_all_of_its_object_becomes_the_file",
+    ),
+    Defect(
+        "composed: a source that is shorter than the range, in a directory",
+        "backends/local/local_blobs.py",
+        "                check_source(blob_info(source_key, facts), if_match, end)\n",
+        "",
+        f"{COMPOSED_BLOBS}::test_a_range_past_the_end_of_the_source",
     ),
     Defect(
         "extents: a hole that is read as what was in the buffer",
