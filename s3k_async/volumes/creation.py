@@ -9,7 +9,9 @@ from typing import Final
 
 from s3k_async._core.metering import Part
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async.backends.location import require_capabilities
 from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import VolumeConfig
@@ -25,6 +27,7 @@ from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     SCOPED,
+    TIERS,
     TRASH_RETENTION,
     TREE,
     VolumeRecord,
@@ -39,10 +42,10 @@ from s3k_async.txn.volume_record import (
 )
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
-from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_encryptions
 
-__all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
+__all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "claim_hot", "hot_text", "init_volume"]
 
 DEFAULT_SUFFIX_COUNT: Final = 10
 EMBEDDED_SUFFIX_COUNT: Final = 4
@@ -60,6 +63,8 @@ async def init_volume(
     adopting: bool = False,
     enable: Collection[Feature] = (),
     without: Collection[Feature] = (),
+    hot: str = "",
+    hot_on_this_machine: bool = False,
     lock: VolumeLock | None = None,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -81,9 +86,11 @@ async def init_volume(
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
     written again. `enable`: features that a new volume gets beside the default ones; `without`:
-    those that it does not get. Raises InvalidArgumentError if they contradict each other.
+    those that it does not get. Raises InvalidArgumentError if they contradict each other. `hot`:
+    the hot data location, empty for none; `hot_on_this_machine` as of `hot_text`.
     """
-    wanted = _new_record(config, runtime, enable=enable, without=without)
+    hot = hot_text(config, hot, on_this_machine=hot_on_this_machine)
+    wanted = _new_record(config, runtime, enable=enable, without=without, hot=hot)
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
@@ -121,6 +128,7 @@ async def init_volume(
         if not exist_ok and not take_over:
             raise VolumeExistsError("the volume exists already", path=where)
         require_agreement(existing, config, where)
+        existing.require({"hot": hot or None}, where)
         _require_retention(existing, config, where)
         if take_over:
             await _take_over(connections, existing)
@@ -133,6 +141,7 @@ def _new_record(
     *,
     enable: Collection[Feature],
     without: Collection[Feature],
+    hot: str,
 ) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
@@ -169,11 +178,41 @@ def _new_record(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
             *features_of(enable, without, where),
+            *((TIERS,) if hot else ()),
         ),
+        hot=hot,
         trash_retention=_retention(config, layout, where),
     )
     record.to_tag()
     return record
+
+
+def hot_text(config: VolumeConfig, hot: str, *, on_this_machine: bool) -> str:
+    """The text in the record of a hot location; empty for an empty one. A relative directory is
+    below the working directory. `on_this_machine`: accept one on this machine for a volume that
+    others can reach. Raises ConfigError, UnsupportedError."""
+    if not hot:
+        return ""
+    location = hot_location(config, BLOBS.of_setting(hot).anchored(hot, None))
+    assert location is not None
+    require_capabilities(location)
+    location.require_encryption(writable=True)
+    for other in (config.data, log_location(config)):
+        one, two = (each.text(None) for each in (location, other))
+        if one.startswith(two) or (two.startswith(one) and other is config.data):
+            raise ConfigError(
+                "the hot location and the other locations of the volume are the same, or one is "
+                "inside the other; give another bucket, prefix or directory",
+                path=location.label,
+            )
+    if not location.is_remote and config.data.is_remote and not on_this_machine:
+        raise ConfigError(
+            "the hot location is on this machine, and the data location is not: only clients of "
+            "this machine can use the volume then; give a bucket, or confirm it with "
+            "--hot-on-this-machine (hot_on_this_machine)",
+            path=location.label,
+        )
+    return location_text(location, config.table)
 
 
 def _retention(config: VolumeConfig, layout: LayoutName, where: str) -> int | None:
@@ -271,6 +310,7 @@ async def _claimed(
     require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
     record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
+    await claim_hot(connections, record)
     if log_blobs is not None:
         await claims.take_over(
             log_blobs,
@@ -283,12 +323,41 @@ async def _claimed(
     return record
 
 
+async def claim_hot(connections: VolumeConnections, record: VolumeRecord) -> None:
+    """Create and mark the hot location of a record; no effect without one. Raises
+    VolumeExistsError if it is another volume's, VolumeMismatchError."""
+    config = connections.config
+    location = hot_location(config, record.hot)
+    if (TIERS in record.flags) != (location is not None):
+        raise VolumeMismatchError(
+            "the mark of the data location is that of an unfinished volume with other data "
+            "locations: give the same hot location as before, or another data location",
+            path=config.table.label,
+        )
+    if location is None:
+        return
+    await location.prepare()
+    hot = connections.blobs(location, "data")
+    await hot.create()
+    if await read_claim(hot) is None:
+        await require_unclaimed(hot)
+    await claims.take_over(
+        hot,
+        record.volume_id,
+        record.name,
+        table_identity(config, location),
+        layout=_layout(record),
+        unfinished=True,
+    )
+
+
 def _layout(record: VolumeRecord) -> dict[str, object]:
     """Fields of the record in the mark of the data, for a restore of a lost table."""
     return {
         "suffix_count": record.suffix_count,
         "hash": record.hash,
         "flags": " ".join(record.flags),
+        **({"hot": record.hot} if record.hot else {}),
     }
 
 
@@ -297,6 +366,9 @@ async def _take_over(connections: VolumeConnections, record: VolumeRecord) -> No
     config, layout = connections.config, _layout(record)
     blobs, table = connections.blobs(config.data, "data"), table_identity(config, config.data)
     await claims.take_over(blobs, record.volume_id, record.name, table, layout=layout)
+    if (hot := hot_location(config, record.hot)) is not None:
+        hot_blobs, hot_table = connections.blobs(hot, "data"), table_identity(config, hot)
+        await claims.take_over(hot_blobs, record.volume_id, record.name, hot_table, layout=layout)
     if record.log_mode != "disabled":
         log_blobs = connections.blobs(log_location(config), "log")
         log_table = table_identity(config, log_location(config))
