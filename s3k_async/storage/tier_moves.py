@@ -35,6 +35,10 @@ _MOVES_AT_ONCE: Final = 8
 """Objects that are moved at the same time."""
 
 
+_MOST_PARTS: Final = 10_000
+"""Parts of an upload to S3. Source: Amazon S3 User Guide, multipart upload limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
     """Which objects a run moves: those that are older than `older_than` seconds; of the others, if
@@ -205,7 +209,7 @@ async def _digest(store: BlobStore, key: str, size: int, part_size: int) -> str:
 
 async def _copied(blobs: TieredBlobs, key: str, size: int, part_size: int) -> str:
     """Copy a hot object to the cold store; the digest of what was read."""
-    part_size = max(part_size, blobs.cold.min_part)
+    part_size = max(part_size, blobs.cold.min_part, -(-size // _MOST_PARTS))
     digest = Xxh3_128()
     if size <= part_size:
         data = await blobs.hot.get(key, if_size=size)
