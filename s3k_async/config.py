@@ -24,6 +24,7 @@ __all__ = [
     "AwsConfig",
     "BlobLocation",
     "DynamoTable",
+    "HotWrites",
     "LocalDirectory",
     "LogMode",
     "MemoryBlobs",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
+HotWrites: TypeAlias = Literal["back", "through"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,9 @@ class Tuning:
     have the same."""
     cache_writes: bool = False
     """Whether content that is written by one request is added to the cache."""
+    hot_writes: HotWrites = "back"
+    """In a volume with a hot location: `back`, written there alone, until a move; `through`,
+    written to the cold one, and what one request can write then to the hot one, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,3 +331,8 @@ class Settings(TypedDict, total=False):
 
     cache_writes: bool | None
     """Whether small content that is written is added to the cache."""
+
+    hot_writes: Literal["back", "through"] | None
+    """Where content is written in a volume with a hot location: back, to it alone until s3k tier
+    run moves it; through, to the cold one, and small content to the hot one as well.
+    """

@@ -8,6 +8,7 @@ then in the cold one, finds every blob, and a listing, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -25,12 +26,15 @@ from s3k_async.backends.ports.blobs import (
 from s3k_async.errors import (
     BlobExistsError,
     BlobNotFoundError,
+    S3kError,
     UnsupportedError,
 )
 
 __all__ = ["TieredBlobs", "need_tiers"]
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 _HOT: Final = "hot:"
 _COLD: Final = "cold:"
@@ -45,9 +49,12 @@ class TieredBlobs:
     that has the blob, but not in one step with a move; physical keys are fresh, and need none.
     """
 
-    def __init__(self, hot: BlobStore, cold: BlobStore) -> None:
+    def __init__(self, hot: BlobStore, cold: BlobStore, *, through: bool = False) -> None:
+        """`through`: write to the cold store, and whole blobs then to the hot one, too, where a
+        failure is no error."""
         self.hot = hot
         self.cold = cold
+        self.through = through
         self.min_part = max(hot.min_part, cold.min_part)
 
     def __repr__(self) -> str:
@@ -62,6 +69,13 @@ class TieredBlobs:
     ) -> BlobInfo:
         if if_absent and await self.cold.head(key) is not None:
             raise BlobExistsError("a blob has this key", path=self.cold.uri(key))
+        if self.through and not if_absent and if_match is None:
+            info = await self.cold.put(key, data)
+            try:
+                await self.hot.put(key, data)
+            except S3kError as error:
+                _LOG.debug("%s is in the cold location only: %s", key, error)
+            return info
         if if_match is not None and await self.hot.head(key) is None:
             return await self.cold.put(key, data, if_match=if_match)
         return await self.hot.put(key, data, if_absent=if_absent, if_match=if_match)
@@ -179,7 +193,7 @@ class TieredBlobs:
         return BlobPage([merged[key] for key in keys], keys[-1] if more else None)
 
     async def start_upload(self, key: str) -> Upload:
-        return await self.hot.start_upload(key)
+        return await (self.cold if self.through else self.hot).start_upload(key)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         for mark, store in ((_HOT, self.hot), (_COLD, self.cold)):

@@ -154,7 +154,9 @@ async def open_volume(
         blobs: BlobStore = place.below(record.scope)
         hot = await _hot_place(connections, record)
         if hot is not None:
-            blobs = TieredBlobs(hot.below(record.scope), blobs)
+            blobs = TieredBlobs(
+                hot.below(record.scope), blobs, through=config.tuning.hot_writes == "through"
+            )
         cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
             blobs,

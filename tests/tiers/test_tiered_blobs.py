@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.backends.ports.blobs import BlobPage
-from s3k_async.errors import BlobNotFoundError, UnsupportedError
+from s3k_async.errors import BlobNotFoundError, ServiceError, UnsupportedError
 from s3k_async.storage.tier_moves import move_object
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
 from s3k_async.testing import Died, FaultPlan
@@ -14,27 +13,42 @@ from s3k_async.testing.faults import Call, FaultyBlobs
 from tests.tiers.rig import key, sizes, stores
 
 
-class MovedInBetween(FaultyBlobs):
-    """A hot store, all of whose blobs are moved as soon as it was asked for one, or listed."""
+class Moving(FaultPlan):
+    """Moves all hot blobs after the first call of a reader to either store."""
 
-    tiers: TieredBlobs
+    def __init__(self, tiers: TieredBlobs) -> None:
+        super().__init__(self._move)
+        self.tiers = tiers
 
-    async def list(self, *arguments: object, **options: object) -> BlobPage:
-        page = await super().list(*arguments, **options)  # type: ignore[arg-type]
-        for info in page.blobs:
-            await move_object(self.tiers, info, 100)
-        return page
+    async def _move(self, call: Call) -> None:
+        if call.number == 2:
+            for info in (await self.tiers.hot.list()).blobs:
+                await move_object(self.tiers, info, 100)
 
 
-async def test_a_blob_that_is_moved_between_the_listings_of_both_is_listed_once() -> None:
+async def test_a_blob_that_is_moved_after_the_listing_of_one_store_is_listed() -> None:
     hot, cold = await stores()
-    listed = MovedInBetween(hot, FaultPlan())
-    listed.tiers = TieredBlobs(hot, cold)
+    plan = Moving(TieredBlobs(hot, cold))
     await hot.put("a", b"one")
     await cold.put("b", b"two")
-    page = await TieredBlobs(listed, cold).list()
+    page = await TieredBlobs(FaultyBlobs(hot, plan), FaultyBlobs(cold, plan)).list()
     assert [info.key for info in page.blobs] == ["a", "b"]
     assert await sizes(hot) == {}
+
+
+async def test_a_blob_that_is_moved_between_the_looks_of_a_reader_is_found() -> None:
+    for there in ("a", "absent"):
+        hot, cold = await stores()
+        plan = Moving(TieredBlobs(hot, cold))
+        await hot.put("a", b"one")
+        moving = TieredBlobs(FaultyBlobs(hot, plan), FaultyBlobs(cold, plan))
+        if there == "a":
+            assert await moving.get("a") == b"one"
+            assert await moving.get("a") == b"one"
+        else:
+            with pytest.raises(BlobNotFoundError):
+                await moving.get(there)
+        assert await sizes(hot) == {}
 
 
 async def test_a_reader_at_every_call_of_a_move_finds_the_blob() -> None:
@@ -120,6 +134,27 @@ async def test_a_copy_is_found_where_a_former_blob_was_hot() -> None:
     assert await blobs.get("target") == b"new"
     with pytest.raises(BlobNotFoundError):
         await blobs.copy(blobs, "nothing", "target")
+
+
+async def test_write_through_puts_into_the_cold_store_first() -> None:
+    hot, cold = await stores()
+    plan = FaultPlan()
+    through = TieredBlobs(FaultyBlobs(hot, plan), FaultyBlobs(cold, plan), through=True)
+    await through.put("both", b"1")
+    assert await sizes(hot) == await sizes(cold) == {"both": 1}
+    plan.fail(len(plan.calls) + 2, ServiceError("the hot store is full"))
+    await through.put("cold", b"2")
+    assert await cold.get("cold") == await through.get("cold") == b"2"
+    assert await sizes(hot) == {"both": 1}
+    plan.fail(len(plan.calls) + 1, ServiceError("the cold store is full"))
+    with pytest.raises(ServiceError):
+        await through.put("none", b"3")
+    assert await through.head("none") is None
+    upload = await through.start_upload("parts")
+    await upload.put_part(1, b"4")
+    await upload.complete()
+    assert "parts" not in await sizes(hot)
+    assert await through.get("parts") == b"4"
 
 
 async def test_one_store_has_no_tiers() -> None:

@@ -75,6 +75,20 @@ async def test_files_are_hot_until_they_are_moved() -> None:
             assert (await verify_volume(volume, deep=True)).findings == []
 
 
+async def test_a_client_that_writes_through() -> None:
+    config = await tiered_volume()
+    through = replace(config, tuning=replace(TUNING, hot_writes="through"))
+    async with S3kClient(config=through) as fs:
+        await fs.write("/small", b"small")
+        await fs.write("/big", BIG)
+        async with opened(config) as (_, blobs):
+            assert sorted((await sizes(blobs.hot)).values()) == [5]
+            assert sorted((await sizes(blobs.cold)).values()) == [5, 200]
+            done = await move_all(blobs)
+            assert (done.moved, done.completed) == (1, 1)
+        assert await fs.read("/small") == b"small"
+
+
 async def test_a_physical_object_has_no_lasting_uri() -> None:
     config = await tiered_volume()
     async with opened(config) as (volume, _):
