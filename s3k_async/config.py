@@ -24,7 +24,6 @@ __all__ = [
     "AwsConfig",
     "BlobLocation",
     "DynamoTable",
-    "HotWrites",
     "LocalDirectory",
     "LogMode",
     "MemoryBlobs",
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
-HotWrites: TypeAlias = Literal["back", "through"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class Tuning:
     have the same."""
     cache_writes: bool = False
     """Whether content that is written by one request is added to the cache."""
-    hot_writes: HotWrites = "back"
+    hot_writes: Literal["back", "through"] = "back"
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""
 

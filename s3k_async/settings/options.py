@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
-from s3k_async.config import ENCRYPTIONS, HotWrites, LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -346,7 +346,7 @@ _CLIENT: Final = (
         "client",
         "Where content is written in a volume with a hot location: back, to it alone until s3k "
         "tier run moves it; through, to the cold one, and small content to the hot one as well.",
-        choices=get_args(HotWrites),
+        choices=("back", "through"),
     ),
 )
 
