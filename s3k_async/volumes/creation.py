@@ -41,7 +41,13 @@ from s3k_async.txn.volume_record import (
     require_flags,
 )
 from s3k_async.volumes import claims
-from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
+from s3k_async.volumes.claims import (
+    claim,
+    read_claim,
+    require_free,
+    require_unclaimed,
+    table_identity,
+)
 from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_encryptions
 
@@ -296,6 +302,7 @@ async def _claimed(
     for place in (blobs, log_blobs):
         if place is not None and await read_claim(place) is None:
             await require_unclaimed(place, adopting=adopting)
+    await _free_hot(connections, record)  # before the data is marked for a volume with it
     made = await claim(blobs, record.volume_id, record.name, table, layout=_layout(record))
     if made.scope and made.volume_id != record.volume_id and not rebuilding:
         for place in (blobs, log_blobs):
@@ -309,6 +316,15 @@ async def _claimed(
     where = config.table.label
     require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
+    if made.document.get("hot", "") != record.hot:
+        marked = str(made.document.get("hot", "")) or "(none)"
+        raise VolumeMismatchError(
+            f"the mark of the data location names the hot location {marked}, not "
+            f"{record.hot or '(none)'}: create the volume with that one, or in another data "
+            "location; a lost table of a volume with a hot location cannot be made again by this "
+            "version: restore it from a backup",
+            path=where,
+        )
     record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
     await claim_hot(connections, record)
     if log_blobs is not None:
@@ -325,30 +341,30 @@ async def _claimed(
 
 async def claim_hot(connections: VolumeConnections, record: VolumeRecord) -> None:
     """Create and mark the hot location of a record; no effect without one. Raises
-    VolumeExistsError if it is another volume's, VolumeMismatchError."""
+    VolumeExistsError if it is another volume's."""
+    found = await _free_hot(connections, record)
+    if found is not None:
+        hot, table = found
+        layout = _layout(record)
+        await claims.take_over(
+            hot, record.volume_id, record.name, table, layout=layout, unfinished=True
+        )
+
+
+async def _free_hot(
+    connections: VolumeConnections, record: VolumeRecord
+) -> tuple[RetryingBlobs, str] | None:
+    """The hot location of a record, which is created, and the identity of the table in its mark;
+    None without one. Raises VolumeExistsError if it is another volume's."""
     config = connections.config
     location = hot_location(config, record.hot)
-    if (TIERS in record.flags) != (location is not None):
-        raise VolumeMismatchError(
-            "the mark of the data location is that of an unfinished volume with other data "
-            "locations: give the same hot location as before, or another data location",
-            path=config.table.label,
-        )
     if location is None:
-        return
+        return None
     await location.prepare()
-    hot = connections.blobs(location, "data")
+    hot, table = connections.blobs(location, "data"), table_identity(config, location)
     await hot.create()
-    if await read_claim(hot) is None:
-        await require_unclaimed(hot)
-    await claims.take_over(
-        hot,
-        record.volume_id,
-        record.name,
-        table_identity(config, location),
-        layout=_layout(record),
-        unfinished=True,
-    )
+    await require_free(hot, table)
+    return hot, table
 
 
 def _layout(record: VolumeRecord) -> dict[str, object]:

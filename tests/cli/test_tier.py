@@ -82,7 +82,7 @@ def test_a_volume_gets_a_hot_location(
     done = cli("migrate", volume, "--hot", str(tmp_path))
     assert done.code == 11
     assert "--hot-on-this-machine" in done.errors
-    words = ["--json", "migrate", volume, "--hot", str(tmp_path / "hot"), "--hot-on-this-machine"]
+    words = ["--json", "migrate", volume, "--hot", f"{volume}-hot"]
     assert cli.ok(*words).json()["added"] is True
     assert cli.ok(*words).json()["added"] is False
     assert cli.ok("tier", "status").lines[0] == "hot   0 objects, 0 bytes"

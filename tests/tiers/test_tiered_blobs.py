@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.backends.ports.blobs import BlobPage
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobNotFoundError, ServiceError, UnsupportedError
 from s3k_async.storage.tier_moves import move_object
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
@@ -34,6 +36,36 @@ async def test_a_blob_that_is_moved_after_the_listing_of_one_store_is_listed() -
     page = await TieredBlobs(FaultyBlobs(hot, plan), FaultyBlobs(cold, plan)).list()
     assert [info.key for info in page.blobs] == ["a", "b"]
     assert await sizes(hot) == {}
+
+
+class ShortPages(FaultyBlobs):
+    """A store whose pages are shorter than asked for, as those of a service may be."""
+
+    size = 2
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> BlobPage:
+        least = self.size if limit is None else min(limit, self.size)
+        return await super().list(prefix, cursor=cursor, limit=least, after=after)
+
+
+async def test_pages_of_different_lengths_skip_nothing() -> None:
+    hot, cold = await stores()
+    for number in range(20):
+        await (hot if number % 3 else cold).put(f"{number:02}", b"")
+    for number in range(20, 30):
+        await cold.put(f"{number:02}", b"")
+    longer = ShortPages(cold, FaultPlan())
+    longer.size = 5
+    blobs = TieredBlobs(ShortPages(hot, FaultPlan()), longer)
+    found = [info.key async for info in list_all(blobs)]
+    assert found == [f"{number:02}" for number in range(30)]
 
 
 async def test_a_blob_that_is_moved_between_the_looks_of_a_reader_is_found() -> None:

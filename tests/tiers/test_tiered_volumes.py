@@ -155,6 +155,7 @@ async def test_hot_locations_that_are_refused(tmp_path: Path) -> None:
         await init_volume(config, hot=f"memory://{other.name}-hot")
     with pytest.raises(VolumeExistsError):
         await init_volume(config, hot=f"memory://{other.name}")
+    await init_volume(config, hot=f"memory://{config.name}-hot")
 
 
 async def test_init_again_compares_the_hot_location() -> None:
@@ -164,6 +165,34 @@ async def test_init_again_compares_the_hot_location() -> None:
     assert await init_volume(config, exist_ok=True, hot=record.hot) == record
     with pytest.raises(VolumeMismatchError, match="hot"):
         await init_volume(config, exist_ok=True, hot="memory://elsewhere")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_initialisation_may_end_at_every_call(when: str) -> None:
+    config = memory_config(TUNING)
+    plan = FaultPlan()
+    with plan.injected():
+        await init_volume(config, hot=f"memory://{config.name}-hot")
+    for number in calls_to_try(len(plan.calls)):
+        config = memory_config(TUNING)
+        plan = FaultPlan()
+        plan.die(number, when=when)  # type: ignore[arg-type]
+        with plan.injected(), suppress(Died, S3kError, BaseExceptionGroup):
+            await init_volume(config, hot=f"memory://{config.name}-hot")
+        await init_volume(config, hot=f"memory://{config.name}-hot", exist_ok=True)
+        async with S3kClient(config=config) as fs:
+            await fs.write("/f", b"1")
+            assert await fs.read("/f") == b"1"
+
+
+async def test_an_unfinished_volume_keeps_its_hot_location() -> None:
+    config = await tiered_volume()
+    table = config.table.open(OpenContext())
+    await table.drop()
+    for hot in ("", "memory://elsewhere"):
+        with pytest.raises(VolumeMismatchError, match="names the hot location memory://"):
+            await init_volume(config, hot=hot)
+    await init_volume(config, hot=f"memory://{config.name}-hot")
 
 
 async def test_a_volume_whose_hot_location_is_not_there_is_not_opened() -> None:
