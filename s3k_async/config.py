@@ -87,6 +87,9 @@ class Tuning:
     None: the effective user of the process that opens the client."""
     gids: tuple[int, ...] | None = None
     """Groups of that user, the group of new entries first; None: those of the process."""
+    hot_writes: Literal["back", "through"] = "back"
+    """In a volume with a hot location: `back`, written there alone, until a move; `through`,
+    written to the cold one, and what one request can write then to the hot one, too."""
 
 
 @dataclass(frozen=True, slots=True)

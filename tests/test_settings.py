@@ -471,7 +471,9 @@ VALUES: dict[str, Any] = {
     "boolean": False,
     "secret": "hush",
     "choice": "aws:kms",
+    "hot_writes": "through",
 }
+"""A value of each type, and of an option whose type does not determine it."""
 
 
 def given_for(option: Option) -> dict[str, Any]:
@@ -483,12 +485,13 @@ def given_for(option: Option) -> dict[str, Any]:
         return {f"{part}encryption": VALUES["choice"]} | (
             {option.name: VALUES["text"]} if option.type == "text" else {}
         )
-    return {option.name: VALUES[option.type]}
+    return {option.name: VALUES.get(option.name, VALUES[option.type])}
 
 
 def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     """What the configuration says wherever the option matters, and what it should say."""
-    wanted = {"secret": Secret("hush"), "integers": (7, 8)}.get(option.type, VALUES[option.type])
+    special = {"secret": Secret("hush"), "integers": (7, 8)}
+    wanted = special.get(option.type, VALUES.get(option.name, VALUES[option.type]))
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     if option.scope == "service":
         values = {part: getattr(aws, option.stem) for part, aws in parts.items()}

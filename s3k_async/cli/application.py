@@ -57,6 +57,7 @@ _COMMANDS: Final = {
         "List running and interrupted transactions; finish interrupted ones.",
     ),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
+    "tier": ("tier", "Move data from the hot location to the cold one; show how much is where."),
     "cache": ("cache", "Show, evict and clear the read cache of this machine."),
     "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
     "spark": ("spark", "Run bulk operations and fsck on Spark."),

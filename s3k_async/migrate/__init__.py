@@ -2,6 +2,7 @@
 
 from s3k_async.migrate.dump import DumpResult, dump_volume
 from s3k_async.migrate.features import enable_features
+from s3k_async.migrate.hot_location import add_hot_location
 from s3k_async.migrate.layout_change import LayoutResult, change_layout
 from s3k_async.migrate.load import LoadResult, load_volume
 from s3k_async.migrate.reshard import ReshardResult, reshard_volume
@@ -14,6 +15,7 @@ __all__ = [
     "LoadResult",
     "ReshardResult",
     "Retirement",
+    "add_hot_location",
     "change_layout",
     "dump_volume",
     "enable_features",

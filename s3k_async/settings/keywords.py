@@ -338,3 +338,8 @@ class Settings(TypedDict, total=False):
 
     gids: Sequence[int] | str | None
     """Groups of that user, that of new entries first, separated by commas."""
+
+    hot_writes: Literal["back", "through"] | None
+    """Where content is written in a volume with a hot location: back, to it alone until s3k tier
+    run moves it; through, to the cold one, and small content to the hot one as well.
+    """

@@ -357,6 +357,14 @@ _CLIENT: Final = (
         minimum=0,
         maximum=MAX_ID,
     ),
+    Option(
+        "hot_writes",
+        "choice",
+        "client",
+        "Where content is written in a volume with a hot location: back, to it alone until s3k "
+        "tier run moves it; through, to the cold one, and small content to the hot one as well.",
+        choices=("back", "through"),
+    ),
 )
 
 

@@ -37,6 +37,7 @@ from s3k_async.storage.extents import (
     parse_extents,
     physical_keys,
 )
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
@@ -418,8 +419,15 @@ class PhysicalStorage:
             await writer.write(data)
 
     def uri(self, physical: str) -> str:
-        """The full URI of an object. Raises UnsupportedError for extents."""
+        """The full URI of an object. Raises UnsupportedError for extents, and for objects of a
+        volume with tiers, which may be moved at any time."""
         self._require_one_object(physical)
+        if isinstance(self.blobs, TieredBlobs) and not is_uri(physical):
+            raise UnsupportedError(
+                "the volume has a hot location, so that a physical object has no lasting URI: read "
+                "the file through this package",
+                path=physical,
+            )
         return physical if is_uri(physical) else self.blobs.uri(physical)
 
     async def exists(self, physical: str) -> bool:

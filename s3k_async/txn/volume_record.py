@@ -79,6 +79,7 @@ __all__ = [
     "SCOPED",
     "STATE",
     "TAG",
+    "TIERS",
     "TRASH_RETENTION",
     "TREE",
     "UPLOADS",
@@ -121,6 +122,8 @@ ATTRIBUTES: Final = "attributes"
 UPLOADS: Final = "uploads"
 """The flag of a volume with multipart uploads (`txn.upload_records`), whose parts no entry names.
 """
+TIERS: Final = "tiers"
+"""The flag of a volume with a hot data location beside the cold one (`storage.tiered_blobs`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
 NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
@@ -130,11 +133,11 @@ NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
 }
 """The features without which another one cannot be: the parts of an upload become extents; rules
 set read-only, and permissions are attributes."""
-FLAGS: Final = frozenset({SCOPED, TREE, *FEATURES})
+FLAGS: Final = frozenset({SCOPED, TREE, TIERS, *FEATURES})
 """Features that this version supports. A record with any other is refused."""
 PERMISSIONS: Final = "permissions"
 """The flag of a volume that evaluates mode bits (`namespace.access_control`)."""
-_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up", PERMISSIONS: "perm"}
+_IN_TAG: Final = {ATTRIBUTES: "attr", UPLOADS: "up", PERMISSIONS: "perm", TIERS: "t"}
 """Shorter names of flags in the table's tag, whose length is limited."""
 SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
@@ -189,6 +192,8 @@ class VolumeRecord:
     flags: tuple[str, ...] = ()
     min_client: int = PROTOCOL
     format: int = FORMAT
+    hot: str = ""
+    """The hot data location, as `location_text` writes it; empty unless the flag `tiers` is set."""
     epoch: str = field(default="", compare=False)
     """The id of the last exclusive lock. Not in the tag.
     """
@@ -260,6 +265,8 @@ class VolumeRecord:
             "created": self.created_ms,
             OPERATION: operation,
         }
+        if self.hot:
+            item[_HOT] = self.hot
         if self.layout == "tree" and self.trash_retention is not None:
             item[RETENTION] = self.trash_retention
         if self.root_owner:
@@ -271,7 +278,8 @@ class VolumeRecord:
         """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer
         client, NotAVolumeError if it is damaged."""
         what = f"the volume record item of {where}"
-        record = _checked({name: item.get(name) for name in _FIELDS}, what, where)
+        names = (*_FIELDS, _HOT) if _HOT in item else _FIELDS
+        record = _checked({name: item.get(name) for name in names}, what, where)
         owner = str(item.get(ROOT_OWNER, ""))
         if owner and not re.fullmatch(r"[0-9]{1,10}:[0-9]{1,10}", owner):
             raise NotAVolumeError(f"{what} is damaged: {ROOT_OWNER} is {owner!r}", path=where)
@@ -285,11 +293,14 @@ class VolumeRecord:
 
     def to_tag(self) -> str:
         """The tag's value. Raises ConfigError when it would exceed the length of a tag."""
-        values = {name: str(value) for name, value in self.to_item("").items() if name in _FIELDS}
+        known = {**_FIELDS, **_OPTIONAL}
+        values = {name: str(value) for name, value in self.to_item("").items() if name in known}
         if self.log == beside(self.data):
             values["log"] = "."
         values["flags"] = " ".join(_IN_TAG.get(flag, flag) for flag in self.flags)
-        tag = " ".join(f"{letter}:{_escaped(values[name])}" for name, letter in _FIELDS.items())
+        tag = " ".join(
+            f"{letter}:{_escaped(values[name])}" for name, letter in known.items() if name in values
+        )
         if len(tag) > _TAG_LIMIT:
             raise ConfigError(
                 f"the volume's name and locations do not fit into a table tag ({len(tag)} of "
@@ -303,7 +314,7 @@ class VolumeRecord:
     def from_tag(cls, tag: str, where: str) -> VolumeRecord:
         """Read the tag of table `where`. Raises as `from_item`."""
         what = f"the table tag {TAG} of {where}"
-        letters = {letter: name for name, letter in _FIELDS.items()}
+        letters = {letter: name for name, letter in {**_FIELDS, **_OPTIONAL}.items()}
         values: dict[str, Any] = {}
         for part in tag.split(" "):
             letter, _, text = part.partition(":")
@@ -403,6 +414,9 @@ _FIELDS: Final = {
     "min_client": "c",
     "created": "t",
 }
+_HOT: Final = "hot"
+_OPTIONAL: Final = {_HOT: "o"}
+"""Fields that only some volumes have, so that the records and tags of others do not change."""
 _NUMBERS: Final = frozenset({"format", "suffix_count", "min_client", "created"})
 
 
@@ -417,7 +431,7 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
             f"{what} has format {written}; this version reads {FORMAT}", path=where
         )
     for name in {**_FIELDS, **values}:
-        if name not in _FIELDS:
+        if name not in _FIELDS and name not in _OPTIONAL:
             raise NotAVolumeError(f"{what} is damaged: unknown field {name!r}", path=where)
         if type(values.get(name)) is not (int if name in _NUMBERS else str):
             raise NotAVolumeError(
@@ -435,6 +449,10 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
         raise NotAVolumeError(f"{what} is damaged: suffix count, name or id is empty", path=where)
     flags = tuple(values["flags"].split())
     require_flags(flags, what, where)
+    if (TIERS in flags) != bool(values.get(_HOT)):
+        raise NotAVolumeError(
+            f"{what} is damaged: the flag {TIERS} and the field {_HOT} do not agree", path=where
+        )
     if values["min_client"] > PROTOCOL:
         raise VolumeFormatError(
             f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}",

@@ -40,6 +40,7 @@ __all__ = [
     "read_claim",
     "renew",
     "require_claim",
+    "require_free",
     "require_unclaimed",
     "rewrite",
     "table_identity",
@@ -126,6 +127,20 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
                     " bucket, prefix or directory, or migrate that volume (docs/moving.md)",
                     path=blobs.uri(info.key),
                 )
+
+
+async def require_free(blobs: BlobStore, table: str) -> None:
+    """Check that a location has the mark of this table, or none and no objects of a volume. Raises
+    VolumeExistsError, NotAVolumeError (the mark is damaged)."""
+    found = await read_claim(blobs)
+    if found is None:
+        await require_unclaimed(blobs)
+    elif not _same_table(found.table, table):
+        raise VolumeExistsError(
+            f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
+            "another bucket, prefix or directory",
+            path=blobs.uri(CLAIM),
+        )
 
 
 async def claim(

@@ -14,11 +14,12 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
 from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor
 from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
-from s3k_async.config import BlobLocation, VolumeConfig
+from s3k_async.config import AwsConfig, BlobLocation, VolumeConfig
 
-__all__ = ["VolumeConnections", "log_location"]
+__all__ = ["VolumeConnections", "hot_location", "log_location"]
 
 T = TypeVar("T")
 
@@ -28,6 +29,15 @@ def log_location(config: VolumeConfig) -> BlobLocation:
     if config.log is None or config.log.place == config.data.place:
         return config.data.below("oplog")
     return config.log
+
+
+def hot_location(config: VolumeConfig, hot: str) -> BlobLocation | None:
+    """The hot data location of a text, as in the record, with the service settings of the data;
+    None for an empty text. Raises ConfigError."""
+    if not hot:
+        return None
+    kind = BLOBS.of_setting(hot)
+    return kind.parse(kind.anchored(hot, config.table.home), config.data.service or AwsConfig())
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@ from typing import Final
 
 from s3k_async._core.metering import Part
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async.backends.location import require_capabilities
 from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import VolumeConfig
@@ -27,6 +29,7 @@ from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     PERMISSIONS,
     SCOPED,
+    TIERS,
     TRASH_RETENTION,
     TREE,
     VolumeRecord,
@@ -40,11 +43,17 @@ from s3k_async.txn.volume_record import (
     require_flags,
 )
 from s3k_async.volumes import claims
-from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
-from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.claims import (
+    claim,
+    read_claim,
+    require_free,
+    require_unclaimed,
+    table_identity,
+)
+from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_encryptions
 
-__all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
+__all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "claim_hot", "hot_text", "init_volume"]
 
 DEFAULT_SUFFIX_COUNT: Final = 10
 EMBEDDED_SUFFIX_COUNT: Final = 4
@@ -62,6 +71,8 @@ async def init_volume(
     adopting: bool = False,
     enable: Collection[Feature] = (),
     without: Collection[Feature] = (),
+    hot: str = "",
+    hot_on_this_machine: bool = False,
     lock: VolumeLock | None = None,
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -83,9 +94,11 @@ async def init_volume(
     exists, and replaces the one in the marks of its locations, after a restore from a backup under
     another name, or after a rename. The other table must no longer be used. Missing marks are
     written again. `enable`: features that a new volume gets beside the default ones; `without`:
-    those that it does not get. Raises InvalidArgumentError if they contradict each other.
+    those that it does not get. Raises InvalidArgumentError if they contradict each other. `hot`:
+    the hot data location, empty for none; `hot_on_this_machine` as of `hot_text`.
     """
-    wanted = _new_record(config, runtime, enable=enable, without=without)
+    hot = hot_text(config, hot, on_this_machine=hot_on_this_machine)
+    wanted = _new_record(config, runtime, enable=enable, without=without, hot=hot)
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
@@ -123,6 +136,7 @@ async def init_volume(
         if not exist_ok and not take_over:
             raise VolumeExistsError("the volume exists already", path=where)
         require_agreement(existing, config, where)
+        existing.require({"hot": hot or None}, where)
         _require_retention(existing, config, where)
         if take_over:
             await _take_over(connections, existing)
@@ -135,6 +149,7 @@ def _new_record(
     *,
     enable: Collection[Feature],
     without: Collection[Feature],
+    hot: str,
 ) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
     where = config.table.label
@@ -172,7 +187,9 @@ def _new_record(
             SCOPED,
             *((TREE,) if layout == "tree" else ()),
             *features,
+            *((TIERS,) if hot else ()),
         ),
+        hot=hot,
         trash_retention=_retention(config, layout, where),
         root_owner=_creator(config) if PERMISSIONS in features else "",
     )
@@ -184,6 +201,34 @@ def _creator(config: VolumeConfig) -> str:
     """The owner of the root: whom the caller acts for."""
     creator = Identity.of(config.tuning.uid, config.tuning.gids)
     return f"{creator.uid}:{creator.gid}"
+
+
+def hot_text(config: VolumeConfig, hot: str, *, on_this_machine: bool) -> str:
+    """The text in the record of a hot location; empty for an empty one. A relative directory is
+    below the working directory. `on_this_machine`: accept one on this machine for a volume that
+    others can reach. Raises ConfigError, UnsupportedError."""
+    if not hot:
+        return ""
+    location = hot_location(config, BLOBS.of_setting(hot).anchored(hot, None))
+    assert location is not None
+    require_capabilities(location)
+    location.require_encryption(writable=True)
+    for other in (config.data, log_location(config)):
+        one, two = (each.text(None) for each in (location, other))
+        if one.startswith(two) or (two.startswith(one) and other is config.data):
+            raise ConfigError(
+                "the hot location and the other locations of the volume are the same, or one is "
+                "inside the other; give another bucket, prefix or directory",
+                path=location.label,
+            )
+    if not location.is_remote and config.data.is_remote and not on_this_machine:
+        raise ConfigError(
+            "the hot location is on this machine, and the data location is not: only clients of "
+            "this machine can use the volume then; give a bucket, or confirm it with "
+            "--hot-on-this-machine (hot_on_this_machine)",
+            path=location.label,
+        )
+    return location_text(location, config.table)
 
 
 def _retention(config: VolumeConfig, layout: LayoutName, where: str) -> int | None:
@@ -267,6 +312,7 @@ async def _claimed(
     for place in (blobs, log_blobs):
         if place is not None and await read_claim(place) is None:
             await require_unclaimed(place, adopting=adopting)
+    await _free_hot(connections, record)  # before the data is marked for a volume with it
     made = await claim(blobs, record.volume_id, record.name, table, layout=_layout(record))
     if made.scope and made.volume_id != record.volume_id and not rebuilding:
         for place in (blobs, log_blobs):
@@ -280,7 +326,17 @@ async def _claimed(
     where = config.table.label
     require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
+    if made.document.get("hot", "") != record.hot:
+        marked = str(made.document.get("hot", "")) or "(none)"
+        raise VolumeMismatchError(
+            f"the mark of the data location names the hot location {marked}, not "
+            f"{record.hot or '(none)'}: create the volume with that one, or in another data "
+            "location; a lost table of a volume with a hot location cannot be made again by this "
+            "version: restore it from a backup",
+            path=where,
+        )
     record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
+    await claim_hot(connections, record)
     if log_blobs is not None:
         await claims.take_over(
             log_blobs,
@@ -293,12 +349,41 @@ async def _claimed(
     return record
 
 
+async def claim_hot(connections: VolumeConnections, record: VolumeRecord) -> None:
+    """Create and mark the hot location of a record; no effect without one. Raises
+    VolumeExistsError if it is another volume's."""
+    found = await _free_hot(connections, record)
+    if found is not None:
+        hot, table = found
+        layout = _layout(record)
+        await claims.take_over(
+            hot, record.volume_id, record.name, table, layout=layout, unfinished=True
+        )
+
+
+async def _free_hot(
+    connections: VolumeConnections, record: VolumeRecord
+) -> tuple[RetryingBlobs, str] | None:
+    """The hot location of a record, which is created, and the identity of the table in its mark;
+    None without one. Raises VolumeExistsError if it is another volume's."""
+    config = connections.config
+    location = hot_location(config, record.hot)
+    if location is None:
+        return None
+    await location.prepare()
+    hot, table = connections.blobs(location, "data"), table_identity(config, location)
+    await hot.create()
+    await require_free(hot, table)
+    return hot, table
+
+
 def _layout(record: VolumeRecord) -> dict[str, object]:
     """Fields of the record in the mark of the data, for a restore of a lost table."""
     return {
         "suffix_count": record.suffix_count,
         "hash": record.hash,
         "flags": " ".join(record.flags),
+        **({"hot": record.hot} if record.hot else {}),
     }
 
 
@@ -307,6 +392,9 @@ async def _take_over(connections: VolumeConnections, record: VolumeRecord) -> No
     config, layout = connections.config, _layout(record)
     blobs, table = connections.blobs(config.data, "data"), table_identity(config, config.data)
     await claims.take_over(blobs, record.volume_id, record.name, table, layout=layout)
+    if (hot := hot_location(config, record.hot)) is not None:
+        hot_blobs, hot_table = connections.blobs(hot, "data"), table_identity(config, hot)
+        await claims.take_over(hot_blobs, record.volume_id, record.name, hot_table, layout=layout)
     if record.log_mode != "disabled":
         log_blobs = connections.blobs(log_location(config), "log")
         log_table = table_identity(config, log_location(config))

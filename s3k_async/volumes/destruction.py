@@ -35,7 +35,7 @@ from s3k_async.txn.volume_record import (
     mark_destroying,
 )
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
-from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_table
 
 __all__ = ["destroy_volume"]
@@ -95,12 +95,16 @@ async def destroy_volume(
             if record.log_mode == "disabled"
             else connections.blobs(log_location(config), "log")
         )
+        location = hot_location(config, record.hot)
+        hot = None if location is None else connections.blobs(location, "data")
+        if hot is not None and location is not None:
+            await _require_owner(hot, _DATA, record, table_identity(config, location))
         await _require_owner(data, _DATA, record, table_identity(config, config.data))
         if log is not None:
             await _require_owner(log, _LOG, record, table_identity(config, log_location(config)))
         await mark_destroying(items, record, where, runtime=runtime)
         if record.scope:
-            left = await _clear_scope(record.scope, data, log)
+            left = await _clear_scope(record.scope, data, log, hot)
         else:
             left = await _clear_named(
                 items,
@@ -146,13 +150,15 @@ async def _require_owner(
             )
 
 
-async def _clear_scope(scope: str, data: RetryingBlobs, log: RetryingBlobs | None) -> int:
+async def _clear_scope(
+    scope: str, data: RetryingBlobs, log: RetryingBlobs | None, hot: RetryingBlobs | None
+) -> int:
     """Delete the objects below a volume's scope in its locations, the marks last; returns the
     number of foreign objects. Empty locations are removed."""
     left = 0
     places = [
         (place, own_keys)
-        for place, own_keys in ((log, _LOG), (data, _DATA))
+        for place, own_keys in ((log, _LOG), (hot, _DATA), (data, _DATA))
         if place and await place.exists()
     ]
     for place, own_keys in places:

@@ -29,6 +29,8 @@ async def init_volume(
     trash_retention: int | None = None,
     enable: Collection[Feature] = (),
     without: Collection[Feature] = (),
+    hot: str = "",
+    hot_on_this_machine: bool = False,
     **settings: Unpack[Settings],
 ) -> VolumeConfig:
     """Create a volume, with missing buckets, directories and table, and return the configuration
@@ -45,6 +47,10 @@ async def init_volume(
     `attributes`, mode, owner and user metadata of entries; `s3k migrate --enable` adds them later.
     `enable`: features that it gets beside these, each of which costs requests: `rules`, lifecycle
     rules, and `permissions`, mode bits that are evaluated.
+    `hot`: a second data location, which gets what is written until `s3k tier run` moves it to the
+    first one: `s3://BUCKET/PREFIX` with the service settings of the data, or a directory
+    (docs/tiers.md). A directory of a volume whose data is not on this machine is refused without
+    `hot_on_this_machine`, since only clients of this machine can use the volume then.
     `layout` is by default `tree` in an embedded volume and `path` in any other. After a failure,
     call it again.
 
@@ -63,6 +69,8 @@ async def init_volume(
         take_over=take_over,
         enable=enable,
         without=without,
+        hot=hot,
+        hot_on_this_machine=hot_on_this_machine,
         session=session,
     )
     return recorded(resolved, record)

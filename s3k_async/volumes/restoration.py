@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +43,7 @@ from s3k_async.txn.volume_record import (
     LOCK_PURPOSE,
     RECORD_KEY,
     SCOPED,
+    TIERS,
     layout_of,
     require_flags,
     scope_of,
@@ -203,8 +204,7 @@ async def restore_volume(
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
-        require_flags(found.flags, f"the volume of the mark {place.uri(CLAIM)}", where)
-        _require_layout(layout_of(found.flags), config, where)
+        _require_restorable(found.flags, f"the volume of the mark {place.uri(CLAIM)}", config)
         data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 
@@ -250,6 +250,20 @@ async def restore_volume(
             finally:
                 decided.close()
             return decided.report
+
+
+def _require_restorable(flags: Collection[str], what: str, config: VolumeConfig) -> None:
+    """Raises VolumeFormatError (the volume needs a newer version), VolumeMismatchError (another
+    layout than that of the configuration), UnsupportedError (a volume with tiers)."""
+    where = config.table.label
+    require_flags(flags, what, where)
+    _require_layout(layout_of(flags), config, where)
+    if TIERS in flags:
+        raise UnsupportedError(
+            "a volume with a hot location cannot be restored from its log by this version: "
+            "restore the table from a backup, and use s3k init --take-over",
+            path=where,
+        )
 
 
 def _require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:

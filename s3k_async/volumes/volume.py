@@ -12,6 +12,7 @@ from s3k_async._core.metering import RequestCounter
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import ItemStore, ItemTable
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
@@ -32,6 +33,7 @@ from s3k_async.permissions import NO_OWNER, Identity, Ownership
 from s3k_async.storage.cache_directory import CacheDirectory, CacheLimits
 from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.keys import KeyScheme
 from s3k_async.table.legacy_tables import check_suffixes
 from s3k_async.txn.lease import Moment
@@ -43,8 +45,8 @@ from s3k_async.txn.volume_record import (
     load_or_repair,
     location_text,
 )
-from s3k_async.volumes.claims import require_claim, table_identity
-from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.claims import read_claim, require_claim, table_identity
+from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 
 __all__ = [
     "NO_PATIENCE",
@@ -73,8 +75,8 @@ class Volume:
     """The record in the table; of an s3k-1.0 volume, one made of its settings."""
     items: RetryingItems
     table: ItemTable
-    blobs: RetryingBlobs
-    """The volume's own blobs, by keys below its scope."""
+    blobs: BlobStore
+    """The volume's own blobs, by keys below its scope: `TieredBlobs` of a volume with tiers."""
     place: RetryingBlobs
     """The whole data location, with its mark and adopted objects."""
     log_blobs: RetryingBlobs | None
@@ -159,7 +161,12 @@ async def open_volume(
             identity=identity_of(config, record),
             root=record.root,
         )
-        blobs = place.below(record.scope)
+        blobs: BlobStore = place.below(record.scope)
+        hot = await _hot_place(connections, record)
+        if hot is not None:
+            blobs = TieredBlobs(
+                hot.below(record.scope), blobs, through=config.tuning.hot_writes == "through"
+            )
         cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
             blobs,
@@ -187,6 +194,26 @@ async def open_volume(
             _ballast=config.table.ballast(),
             _stack=stack.pop_all(),
         )
+
+
+async def _hot_place(connections: VolumeConnections, record: VolumeRecord) -> RetryingBlobs | None:
+    """The whole hot data location; None in a volume without one. Raises as `open_volume`."""
+    config = connections.config
+    location = hot_location(config, record.hot)
+    if location is None:
+        return None
+    location.require_encryption(writable=True)
+    hot = connections.blobs(location, "data")
+    await _require_place(hot)
+    if await read_claim(hot) is None:
+        raise VolumeNotFoundError(
+            "the hot location has no mark of the volume: a directory that is on another machine, "
+            "or whose disk is not mounted, holds files of the volume, so that nothing can be read "
+            "without it; s3k init --take-over writes a lost mark again",
+            path=location.label,
+        )
+    await require_claim(hot, record, table_identity(config, location))
+    return hot
 
 
 async def _read_cache(

@@ -12,6 +12,7 @@ from s3k_async.backends.location import OpenContext
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket
 from s3k_async.errors import VolumeNotFoundError
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from tests.contracts.subjects import (
     BLOB_STORES,
     BLOB_SUBJECTS,
@@ -24,6 +25,7 @@ from tests.contracts.subjects import (
     Subject,
     params,
 )
+from tests.contracts.tiers import MovedBlobs
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 
@@ -108,6 +110,11 @@ async def open_blobs(
         )
         location = BLOBS.location(url, service)
         assert location.scheme == subject.scheme
+        if blob_store.startswith("tiered"):
+            opening = _opening(subject, request)
+            hot = BLOBS.location(f"memory://{run}-{place}-hot/{prefix}", service).open(opening)
+            tiers = TieredBlobs if blob_store == "tiered" else MovedBlobs
+            return tiers(hot, location.open(opening))
         if blob_store == "reference_s3":
             from s3k_async.backends.s3.s3_blobs import S3Blobs
 

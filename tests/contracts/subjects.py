@@ -83,8 +83,11 @@ BLOB_SUBJECTS = {
     "redis": Subject("redis", "redis://default@{server}/2/{name}/{prefix}", "redis_server"),
     "rocksdb": Subject("rocksdb", "rocksdb://{directory}/{name}/{prefix}"),
     "reference_s3": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
+    "tiered": Subject("memory", "memory://{name}/{prefix}"),
+    "tiered_moved": Subject("memory", "memory://{name}/{prefix}"),
 }
-"""As `ITEM_SUBJECTS`; `reference_s3` is aioboto3's path."""
+"""As `ITEM_SUBJECTS`; `reference_s3` is aioboto3's path. `tiered` has a hot store besides;
+of `tiered_moved` every second key is moved to the cold one as soon as it is written."""
 ITEM_STORES = subjects_of(TABLES, ITEM_SUBJECTS)
 BLOB_STORES = subjects_of(BLOBS, BLOB_SUBJECTS)
 ON_ENGINES = {
@@ -104,7 +107,7 @@ S3 = {
     for name, subject in BLOB_SUBJECTS.items()
     if subject.engine and subject.scheme == "s3"
 }
-RACING_BLOB_STORES = ("memory", "local", "seaweedfs", "redis", "rocksdb")
+RACING_BLOB_STORES = ("memory", "local", "seaweedfs", "redis", "rocksdb", "tiered")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
 
 

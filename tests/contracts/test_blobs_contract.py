@@ -451,7 +451,7 @@ async def test_uris(blobs: Blobs, blob_store: str) -> None:
             parts = urlsplit(uri)
             assert (parts.scheme, parts.netloc) == ("file", "")
             assert await anyio.Path(url2pathname(parts.path)).read_bytes() == key.encode()
-        elif blob_store == "memory":
+        elif blob_store in ("memory", "tiered", "tiered_moved"):
             assert uri.startswith("memory://")
         elif blob_store == "redis":
             assert uri.startswith("redis://127.0.0.1:")

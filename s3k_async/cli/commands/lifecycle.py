@@ -52,6 +52,19 @@ __all__ = ["destroy", "init"]
     help="A feature that earlier versions do not know, so that they can use the volume, too.",
 )
 @click.option(
+    "--hot",
+    default="",
+    metavar="LOCATION",
+    help="A hot data location, which gets what is written until s3k tier run moves it: "
+    "s3://BUCKET/PREFIX, or a directory.",
+)
+@click.option(
+    "--hot-on-this-machine",
+    is_flag=True,
+    help="Accept a directory as hot location, although only clients of this machine can use the "
+    "volume then.",
+)
+@click.option(
     "--no-save",
     is_flag=True,
     help="Do not save the settings of s3k://NAME in the configuration file.",
@@ -65,6 +78,8 @@ def init(
     trash_retention: int | None,
     enable: tuple[Feature, ...],
     without: tuple[Feature, ...],
+    hot: str,
+    hot_on_this_machine: bool,
     no_save: bool,
 ) -> None:
     """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
@@ -83,7 +98,13 @@ def init(
         _need_free(*saved)
     record = anyio.run(
         lambda: init_volume(
-            config, exist_ok=exist_ok, take_over=take_over, enable=enable, without=without
+            config,
+            exist_ok=exist_ok,
+            take_over=take_over,
+            enable=enable,
+            without=without,
+            hot=hot,
+            hot_on_this_machine=hot_on_this_machine,
         )
     )
     written = _save(*saved) if saved is not None else None
@@ -99,6 +120,7 @@ def init(
         suffix_count=record.suffix_count,
         hash=record.hash,
         layout=record.layout,
+        **({"hot": record.hot} if record.hot else {}),
         saved=written,
     )
 

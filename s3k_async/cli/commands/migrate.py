@@ -21,6 +21,7 @@ from s3k_async.migrate import (
     LayoutResult,
     LoadResult,
     ReshardResult,
+    add_hot_location,
     change_layout,
     dump_volume,
     enable_features,
@@ -287,6 +288,18 @@ def print_reshard(
     help="A feature to add; earlier versions cannot open the volume any more.",
 )
 @click.option(
+    "--hot",
+    default="",
+    metavar="LOCATION",
+    help="A hot data location to add, as of s3k init; earlier versions cannot open the volume any "
+    "more.",
+)
+@click.option(
+    "--hot-on-this-machine",
+    is_flag=True,
+    help="Accept a directory as hot location, as of s3k init.",
+)
+@click.option(
     "--no-check",
     is_flag=True,
     help="Skip the check by fsck, after s3k fsck repair or s3k spark fsck-repair.",
@@ -297,19 +310,27 @@ def migrate(
     volume: str,
     layout: LayoutName | None,
     enable: tuple[Feature, ...],
+    hot: str,
+    hot_on_this_machine: bool,
     no_check: bool,
 ) -> None:
-    """Change the layout of VOLUME, in place, or add features to it.
+    """Change the layout of VOLUME, in place, or add features or a hot data location to it.
 
     A change of the layout is refused while fsck has something to repair by the log. The volume is
     locked: other clients cannot use it, and must open it again afterwards. The command first waits
     40 seconds, until open clients have stopped. Repeat it to finish an interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
-    if bool(enable) == bool(layout):
-        raise click.UsageError("expected --layout, or --enable")
-    if enable and no_check:
+    if sum(map(bool, (enable, layout, hot))) != 1:
+        raise click.UsageError("expected --layout, or --enable, or --hot")
+    if layout is None and no_check:
         raise click.UsageError("--no-check belongs to --layout")
+    if hot:
+        is_new = anyio.run(
+            lambda: add_hot_location(config, hot, on_this_machine=hot_on_this_machine)
+        )
+        invocation.say(f"{volume} has the hot location {hot}", volume=volume, hot=hot, added=is_new)
+        return
     if layout is None:
         added = anyio.run(enable_features, config, enable)
         invocation.say(

@@ -64,6 +64,9 @@ OWNERSHIP = "tests/client/test_ownership_rules.py"
 PERMITTED = (
     "tests/client/test_permissions.py::test_a_verb_is_permitted_by_the_bits_of_the_own_class"
 )
+TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
+TIER_MOVES = "tests/tiers/test_tier_moves.py"
+TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
 MULTIPART = "tests/client/test_multipart.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
@@ -2286,5 +2289,101 @@ DEFECTS: tuple[Defect, ...] = (
         "        store = self._store.unrestricted()\n",
         "        store = self._store\n",
         f"{OWNERSHIP}::test_repairs_are_not_those_of_an_identity",
+    ),
+    Defect(
+        "tiers: the hot object is deleted although its copy has other bytes",
+        "storage/tier_moves.py",
+        "        if found != wanted:\n            raise CorruptDataError(",
+        "        if False:\n            raise CorruptDataError(",
+        f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
+    ),
+    Defect(
+        "tiers: the hot object is deleted before it is copied",
+        "storage/tier_moves.py",
+        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n",
+        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n"
+        "        await blobs.hot.delete(key)\n",
+        f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
+    ),
+    Defect(
+        "tiers: a copy of the same size is not compared",
+        "storage/tier_moves.py",
+        "    return hot == await _digest(blobs.cold, key, size, part_size)",
+        "    return bool(hot)",
+        f"{TIER_MOVES}::test_a_wrong_copy_is_replaced",
+    ),
+    Defect(
+        "tiers: the youngest are moved first",
+        "storage/tier_moves.py",
+        "key=lambda each: (each.mtime_ms, each.size, each.key)",
+        "key=lambda each: (-each.mtime_ms, each.size, each.key)",
+        f"{TIER_MOVES}::test_the_oldest_are_moved_and_of_one_time_the_smaller",
+    ),
+    Defect(
+        "tiers: objects that are not the volume's are moved, too",
+        "storage/tier_moves.py",
+        "if object_id_of(each.key)]",
+        "if object_id_of(each.key) or each]",
+        f"{TIER_MOVES}::test_a_run_moves_all_and_tells_how_much",
+    ),
+    Defect(
+        "tiers: a reader that looks in the cold store first, then in the hot one",
+        "storage/tiered_blobs.py",
+        "            return await read(self.hot)\n        except BlobNotFoundError:\n"
+        "            return await read(self.cold)",
+        "            return await read(self.cold)\n        except BlobNotFoundError:\n"
+        "            return await read(self.hot)",
+        f"{TIERED_BLOBS}::test_a_blob_that_is_moved_between_the_looks_of_a_reader_is_found",
+    ),
+    Defect(
+        "tiers: a listing of the cold store first, then of the hot one",
+        "storage/tiered_blobs.py",
+        "        hot = await _page(self.hot, prefix, start, limit)\n"
+        "        cold = await _page(self.cold, prefix, start, limit)\n",
+        "        cold = await _page(self.cold, prefix, start, limit)\n"
+        "        hot = await _page(self.hot, prefix, start, limit)\n",
+        f"{TIERED_BLOBS}::test_a_blob_that_is_moved_after_the_listing_of_one_store_is_listed",
+    ),
+    Defect(
+        "tiers: a page that goes beyond the end of one of its halves",
+        "storage/tiered_blobs.py",
+        "            end = min(ends, key=str.encode)",
+        "            end = max(ends, key=str.encode)",
+        f"{TIERED_BLOBS}::test_pages_of_different_lengths_skip_nothing",
+    ),
+    Defect(
+        "tiers: a deletion in the hot store first",
+        "storage/tiered_blobs.py",
+        "        await self.cold.delete(key)\n        await self.hot.delete(key)",
+        "        await self.hot.delete(key)\n        await self.cold.delete(key)",
+        f"{TIERED_BLOBS}::test_a_deletion_that_dies_half_way_leaves_the_hot_blob",
+    ),
+    Defect(
+        "tiers: a blob that the cold store keeps is deleted from the hot one",
+        "storage/tiered_blobs.py",
+        "left = [key for key in keys if key not in kept]",
+        "left = [key for key in keys if key or key not in kept]",
+        f"{TIERED_BLOBS}::test_a_blob_that_one_store_keeps_is_reported_and_kept_in_both",
+    ),
+    Defect(
+        "tiers: the later of both clocks",
+        "storage/tiered_blobs.py",
+        "return min(await self.hot.now_ms()",
+        "return max(await self.hot.now_ms()",
+        f"{TIERED_BLOBS}::test_the_earlier_of_both_clocks_counts",
+    ),
+    Defect(
+        "tiers: a volume is opened without the mark of its hot location",
+        "volumes/volume.py",
+        "    if await read_claim(hot) is None:",
+        "    if hot is None:",
+        f"{TIERED_VOLUMES}::test_a_volume_whose_hot_location_is_not_there_is_not_opened",
+    ),
+    Defect(
+        "tiers: a destruction that forgets the hot location",
+        "volumes/destruction.py",
+        "((log, _LOG), (hot, _DATA), (data, _DATA))",
+        "((log, _LOG), (data, _DATA))",
+        f"{TIERED_VOLUMES}::test_destruction_empties_both",
     ),
 )

@@ -1,0 +1,245 @@
+"""Two blob stores as one: new blobs in the hot one, older ones in the cold one.
+
+A blob in both is a move that has not ended (`storage.tier_moves`), or a copy that was made in
+advance. Moves write to the cold store before they delete from the hot one, and nothing but a
+deletion of the blob removes it from the cold store. So a reader that looks in the hot store first,
+then in the cold one, finds every blob, and a listing, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from s3k_async.backends.ports.blob_keys import check_unchanged
+from s3k_async.backends.ports.blobs import (
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+    Upload,
+    get_into,
+)
+from s3k_async.errors import (
+    BlobExistsError,
+    BlobNotFoundError,
+    S3kError,
+    UnsupportedError,
+)
+
+__all__ = ["TieredBlobs", "need_tiers"]
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+_HOT: Final = "hot:"
+_COLD: Final = "cold:"
+"""Prefixes of the ids of unfinished uploads."""
+
+
+class TieredBlobs:
+    """A BlobStore over a hot store, which gets what is written, and a cold one.
+
+    Of a blob in both the hot one counts. The two need not have one clock: `now_ms` is the earlier
+    time, so that no blob appears older than it is. Conditions of `put` are checked in the store
+    that has the blob, but not in one step with a move; physical keys are fresh, and need none.
+    """
+
+    def __init__(self, hot: BlobStore, cold: BlobStore, *, through: bool = False) -> None:
+        """`through`: write to the cold store, and whole blobs then to the hot one, too, where a
+        failure is no error."""
+        self.hot = hot
+        self.cold = cold
+        self.through = through
+        self.min_part = max(hot.min_part, cold.min_part)
+
+    def __repr__(self) -> str:
+        return f"TieredBlobs({self.hot!r}, {self.cold!r})"
+
+    def uri(self, key: str) -> str:
+        """The URI in the cold store, where the blob is, or will be after its move."""
+        return self.cold.uri(key)
+
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
+        if if_absent and await self.cold.head(key) is not None:
+            raise BlobExistsError("a blob has this key", path=self.cold.uri(key))
+        if self.through and not if_absent and if_match is None:
+            info = await self.cold.put(key, data)
+            try:
+                await self.hot.put(key, data)
+            except S3kError as error:
+                _LOG.debug("%s is in the cold location only: %s", key, error)
+            return info
+        if if_match is not None and await self.hot.head(key) is None:
+            return await self.cold.put(key, data, if_match=if_match)
+        return await self.hot.put(key, data, if_absent=if_absent, if_match=if_match)
+
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
+        return await self._found(
+            lambda store: store.get(key, start, end, if_match=if_match, if_size=if_size)
+        )
+
+    async def get_into(
+        self,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> int:
+        """As `DirectReads.get_into`."""
+        return await self._found(
+            lambda store: get_into(store, key, start, buffer, if_match=if_match, if_size=if_size)
+        )
+
+    async def _found(self, read: Callable[[BlobStore], Awaitable[T]]) -> T:
+        """A read of a blob, in the store that has it."""
+        try:
+            return await read(self.hot)
+        except BlobNotFoundError:
+            return await read(self.cold)
+
+    async def head(self, key: str) -> BlobInfo | None:
+        return await self.hot.head(key) or await self.cold.head(key)
+
+    def can_copy_from(self, source: BlobStore) -> bool:
+        return (
+            isinstance(source, TieredBlobs)
+            and self.hot.can_copy_from(source.hot)
+            and self.cold.can_copy_from(source.cold)
+        )
+
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,  # noqa: ARG002 - it may be of the other store
+        if_match: str | None = None,
+    ) -> BlobInfo:
+        """Copy inside the store that has the source."""
+        if not isinstance(source, TieredBlobs) or not self.can_copy_from(source):
+            raise UnsupportedError(
+                "only the blobs of the same two services are copied", path=source.uri(source_key)
+            )
+        if (there := await source.hot.head(source_key)) is not None:
+            check_unchanged(there, if_match)
+            try:
+                return await self.hot.copy(
+                    source.hot, source_key, key, found=there, if_match=if_match
+                )
+            except BlobNotFoundError:
+                pass  # moved in the meantime
+        there = await source.cold.head(source_key)
+        if there is None:
+            raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+        copied = await self.cold.copy(source.cold, source_key, key, found=there, if_match=if_match)
+        await self.hot.delete(key)  # a former blob of this key, which would hide the copy
+        return copied
+
+    async def delete(self, key: str) -> None:
+        """Remove the blob from the cold store first: until the end it is where `s3k tier run` and
+        garbage collection find it."""
+        await self.cold.delete(key)
+        await self.hot.delete(key)
+
+    async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        failures = list(await self.cold.delete_many(keys))
+        kept = {failure.key for failure in failures}
+        left = [key for key in keys if key not in kept]
+        if left:
+            failures += await self.hot.delete_many(left)
+        return failures
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> BlobPage:
+        """One page of both. The hot store is listed first: a blob that is moved in between is seen
+        in the cold one."""
+        start = after if cursor is None else cursor
+        hot = await _page(self.hot, prefix, start, limit)
+        cold = await _page(self.cold, prefix, start, limit)
+        merged = {info.key: info for info in [*cold.blobs, *hot.blobs]}
+        keys = sorted(merged, key=str.encode)
+        # What follows the end of a page that is not the last one is not known.
+        ends = [page.blobs[-1].key for page in (hot, cold) if page.next is not None]
+        if ends:
+            end = min(ends, key=str.encode)
+            keys = [key for key in keys if key.encode() <= end.encode()]
+        more = bool(ends)
+        if limit is not None and len(keys) > limit:
+            keys, more = keys[:limit], True
+        return BlobPage([merged[key] for key in keys], keys[-1] if more else None)
+
+    async def start_upload(self, key: str) -> Upload:
+        return await (self.cold if self.through else self.hot).start_upload(key)
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
+        for mark, store in ((_HOT, self.hot), (_COLD, self.cold)):
+            async for upload in store.list_uploads(prefix):
+                yield Unfinished(upload.key, mark + upload.id, upload.started_ms)
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        store, mark = (self.hot, _HOT) if upload.id.startswith(_HOT) else (self.cold, _COLD)
+        own = Unfinished(upload.key, upload.id.removeprefix(mark), upload.started_ms)
+        await store.abort_upload(own)
+
+    async def now_ms(self) -> int:
+        return min(await self.hot.now_ms(), await self.cold.now_ms())
+
+    async def create(self) -> bool:
+        made = await self.cold.create()
+        return await self.hot.create() or made
+
+    async def exists(self) -> bool:
+        return await self.cold.exists() and await self.hot.exists()
+
+    async def drop(self, *, if_empty: bool = False) -> bool:
+        if if_empty and (await self.list(limit=1)).blobs:
+            return False
+        dropped = await self.cold.drop(if_empty=if_empty)
+        return await self.hot.drop(if_empty=if_empty) and dropped
+
+    async def close(self) -> None:
+        try:
+            await self.hot.close()
+        finally:
+            await self.cold.close()
+
+
+def need_tiers(blobs: BlobStore, path: str) -> TieredBlobs:
+    """The blobs of a volume with tiers. Raises UnsupportedError for another volume, at `path`."""
+    if not isinstance(blobs, TieredBlobs):
+        raise UnsupportedError(
+            "the volume has no hot location; s3k migrate --hot LOCATION adds one", path=path
+        )
+    return blobs
+
+
+async def _page(store: BlobStore, prefix: str, after: str, limit: int | None) -> BlobPage:
+    """The first page after a key that has blobs, or the last one."""
+    page = await store.list(prefix, limit=limit, after=after)
+    while not page.blobs and page.next is not None:
+        page = await store.list(prefix, cursor=page.next, limit=limit, after=after)
+    return page

@@ -1,0 +1,90 @@
+"""s3k tier: moves and statistics; s3k init --hot; s3k migrate --hot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from s3k_async.txn import volume_lock
+from tests.cli.conftest import Cli
+
+
+def embedded(cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An embedded volume with a hot directory, which is the default one."""
+    volume = str(directory / "v")
+    made = cli.ok("--json", "init", volume, "--hot", str(directory / "hot")).json()
+    assert made["hot"] == f"file://{directory}/hot/"
+    monkeypatch.setenv("S3K_VOLUME", volume)
+    return volume
+
+
+def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    cli.ok("put", "-", "/a", stdin=b"content")
+    cli.ok("put", "-", "/b", stdin=b"more")
+    assert cli.ok("tier", "status").lines == [
+        "hot   2 objects, 11 bytes",
+        "cold  0 objects, 0 bytes",
+        "both  0 objects, 0 bytes",
+    ]
+    dry = cli.ok("tier", "run", "--dry-run", "--high", "10", "--low", "7")
+    assert dry.lines == ["would move 1 object, 7 bytes; hot: 1 object, 4 bytes"]
+    assert cli.ok("tier", "run", "--older-than", "7d").lines == [
+        "moved 0 objects, 0 bytes; hot: 2 objects, 11 bytes"
+    ]
+    done = cli.ok("--json", "tier", "run", "--rate", "1000000").json()
+    assert (done["moved"], done["bytes"], done["left"]) == (2, 11, 0)
+    found = cli.ok("--json", "tier", "status").json()
+    assert found["hot"] == found["both"] == {"objects": 0, "bytes": 0}
+    assert found["cold"] == {"objects": 2, "bytes": 11}
+    assert found["differing"] == []
+    assert cli.ok("cat", "/a").output == b"content"
+
+
+def test_a_copy_that_differs_is_shown(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = embedded(cli, tmp_path, monkeypatch)
+    cli.ok("put", "-", "/a", stdin=b"content")
+    [scope] = [
+        name for name in os.listdir(tmp_path / "hot") if name.startswith("s3k-") and "." not in name
+    ]
+    [key] = os.listdir(tmp_path / "hot" / scope)
+    (Path(volume) / "data" / scope).mkdir()
+    (Path(volume) / "data" / scope / key).write_bytes(b"cut")
+    assert cli.ok("tier", "status").lines[-1] == f"differs in size: {key}"
+    assert cli.ok("cat", "/a").output == b"content"
+    cli.ok("tier", "run")
+    assert (Path(volume) / "data" / scope / key).read_bytes() == b"content"
+
+
+def test_volumes_without_a_hot_location(cli: Cli, volume: str) -> None:
+    for verb in ("run", "status"):
+        done = cli("tier", verb)
+        assert done.code != 0
+        assert "the volume has no hot location; s3k migrate --hot LOCATION adds one" in done.errors
+    assert cli("tier", "run", f"{volume}:/path").code == 2
+
+
+@pytest.mark.parametrize(
+    "options", [["--high", "5"], ["--low", "5"], ["--high", "1", "--low", "2"], ["--rate", "0"]]
+)
+def test_options_that_are_refused(cli: Cli, volume: str, options: list[str]) -> None:
+    assert cli("tier", "run", *options).code == 2
+
+
+def test_a_volume_gets_a_hot_location(
+    cli: Cli, volume: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    done = cli("migrate", volume, "--hot", str(tmp_path))
+    assert done.code == 11
+    assert "--hot-on-this-machine" in done.errors
+    words = ["--json", "migrate", volume, "--hot", f"{volume}-hot"]
+    assert cli.ok(*words).json()["added"] is True
+    assert cli.ok(*words).json()["added"] is False
+    assert cli.ok("tier", "status").lines[0] == "hot   0 objects, 0 bytes"
+    assert cli("migrate", volume, "--hot", "x", "--layout", "tree").code == 2
+    assert cli("migrate", volume, "--hot", "x", "--no-check").code == 2

@@ -1,0 +1,63 @@
+"""Volumes with a hot and a cold location, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from s3k_async.backends.location import OpenContext
+from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.pagination import list_all
+from s3k_async.config import MemoryBlobs, Tuning, VolumeConfig
+from s3k_async.storage.tier_moves import MovePolicy, TierMoves, TierRun
+from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.client.rig import memory_config
+from tests.engines.volumes import fresh_name
+from tests.support import fake_runtime
+
+__all__ = ["ALL", "TUNING", "key", "move_all", "opened", "sizes", "stores", "tiered_volume"]
+
+ALL = MovePolicy()
+TUNING = Tuning(multipart_threshold=64, part_size=32)
+
+
+def key(number: int) -> str:
+    """A physical key."""
+    return f"00000000-0000-4000-8000-{number:012x}.id=00000000-0000-4000-8000-{number:012x}"
+
+
+async def stores() -> tuple[BlobStore, BlobStore]:
+    """An empty hot store, and an empty cold one."""
+    name = fresh_name("tiers")
+    hot, cold = (MemoryBlobs(f"{name}-{part}").open(OpenContext()) for part in ("hot", "cold"))
+    await hot.create()
+    await cold.create()
+    return hot, cold
+
+
+async def sizes(store: BlobStore) -> dict[str, int]:
+    """The size of each blob."""
+    return {info.key: info.size async for info in list_all(store)}
+
+
+async def tiered_volume() -> VolumeConfig:
+    """A new volume in memory."""
+    config = memory_config(TUNING)
+    await init_volume(config, hot=f"memory://{config.name}-hot")
+    return config
+
+
+@asynccontextmanager
+async def opened(config: VolumeConfig) -> AsyncIterator[tuple[Volume, TieredBlobs]]:
+    """The open volume and its blobs."""
+    volume = await open_volume(config)
+    try:
+        yield volume, need_tiers(volume.blobs, config.name)
+    finally:
+        await volume.close()
+
+
+async def move_all(blobs: TieredBlobs, policy: MovePolicy = ALL) -> TierRun:
+    """A run of moves of small parts."""
+    return await TierMoves(blobs, fake_runtime(), TUNING).run(policy)
