@@ -11,7 +11,14 @@ from typing import TypeAlias
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
 from s3k_async.client import S3kClient, volume_of
-from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    LogFormatError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    S3kError,
+)
 from s3k_async.model import Entry, FileStatus
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
@@ -171,6 +178,7 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
     store = volume_of(client).store
     protected = {entry.path for entry in files if entry.read_only}
     files = [entry for entry in files if not entry.read_only]
+    files = [entry for entry in files if await _is_permitted(client, entry, errors)]
     if not files:
         return protected
     plan = plan_deletes(in_columns(files, store.keys), store.runtime)
@@ -188,6 +196,16 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
         else:
             errors[plan.path(row)] = error
     return left
+
+
+async def _is_permitted(client: S3kClient, file: Entry, errors: Errors) -> bool:
+    """Whether the identity may remove a file; else the error is added."""
+    try:
+        await volume_of(client).store.access.permit_removal(file)
+    except PermissionDeniedError as error:
+        errors[file.path] = error
+        return False
+    return True
 
 
 async def _alone(

@@ -43,12 +43,13 @@ KNOWN_DIRECTORIES: Final = 4096
 """Directories whose permissions are kept; the least recently used are dropped first."""
 KNOWN_SECONDS: Final = 5.0
 """Seconds for which they are kept, as those of the parent cache of layout `path`."""
-_OF_BITS: Final = {READ: "read it", WRITE: "write it", EXECUTE: "search it"}
 _CHANGE: Final = WRITE | EXECUTE
 """What a directory must allow for entries to be created in it, or removed."""
 _VERBS: Final = {
-    wanted: " and ".join(verb for bit, verb in _OF_BITS.items() if wanted & bit)
-    for wanted in range(8)
+    READ: "read it",
+    WRITE: "write it",
+    EXECUTE: "search it",
+    READ | EXECUTE: "list it",
 }
 
 
@@ -113,7 +114,7 @@ class AccessControl:
     def require(self, entry: Entry, wanted: int) -> None:
         """Check mode bits of an entry."""
         if self.is_enforced:
-            self._require(self.of(entry), wanted, entry.path, _VERBS[wanted])
+            self._require(self.of(entry), wanted, entry.path, _VERBS.get(wanted, "access it"))
 
     def require_listable(self, directory: Entry) -> None:
         """Check that a directory can be listed with the status of its entries: as in HDFS, which
@@ -123,7 +124,7 @@ class AccessControl:
     def require_root(self, wanted: int) -> None:
         """Check mode bits of the root."""
         if self.is_enforced:
-            self._require(self._root, wanted, ROOT, _VERBS[wanted])
+            self._require(self._root, wanted, ROOT, _VERBS.get(wanted, "access it"))
 
     def require_owner(self, entry: Entry, what: str) -> None:
         """Check that the entry is that of the identity; `what`: the verb, in messages."""

@@ -519,6 +519,7 @@ class DirectoryStore(EntryReader):
             if same and current.id != entry.id:
                 raise ConflictError("another directory is now at this path", path=entry.path)
             if named:
+                await self.access.permit_removal(current)
                 self.refuse_read_only(current)
             try:
                 return await self.hold(current, txn, text)

@@ -10,6 +10,12 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import Delete
+from s3k_async.bulk.expected_objects import (
+    ExpectedObject,
+    delete_expected,
+    delete_seen,
+    rename_expected,
+)
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.config import LogMode, VolumeConfig
 from s3k_async.errors import PartialFailureError, PathNotFoundError, PermissionDeniedError
@@ -323,6 +329,28 @@ async def test_what_moves_in_a_transaction_is_evaluated_at_both_ends(layout: Lay
 
         await into_new()
         assert (await fs.stat("/d/new/f")).attributes.uid == A
+
+
+async def test_what_was_seen_is_evaluated_when_it_is_changed(layout: LayoutName) -> None:
+    """By the bulk verbs of Spark and fsspec, which change exactly what a listing has shown."""
+    config = await volume(layout)
+    async with acting(config, A, A) as fs:
+        for path in ("/d/s/f", "/d/s/g", "/d/s/x/h"):
+            await fs.write(path, b"1")
+    async with acting(config, B, B) as fs:
+        before = await everything(fs)
+        seen = [status for path, status in before.items() if path.startswith("/d/s/")]
+        errors = await delete_seen(fs, seen)
+        assert errors.keys() == {"/d/s/f", "/d/s/g", "/d/s/x/h", "/d/s/x"}
+        assert isinstance(errors["/d/s/f"], PermissionDeniedError)
+        meant = [ExpectedObject(each.path, each.id, each.version) for each in seen]
+        [file] = [each for each in meant if each.path == "/d/s/f"]
+        moved = await rename_expected(fs, [(file, "/d/new")], overwrite=False)
+        assert isinstance(moved["/d/s/f"], PermissionDeniedError)
+        [directory] = [each for each in meant if each.path == "/d/s/x"]
+        removed = await delete_expected(fs, [directory], recursive=True)
+        assert isinstance(removed["/d/s/x"], PermissionDeniedError)
+        assert await everything(fs) == before
 
 
 # The trash

@@ -219,5 +219,5 @@ def test_a_listing_is_that_of_the_identity(spark: SparkSession, new_volume: Volu
         planned.count()
     pairs = spark.createDataFrame([("/open/f",)], "path string")
     done = delete_files(spark, of(1001), pairs, dry_run=False)
-    [row] = done.rows.collect()
-    assert (row["outcome"], row["error"]) == ("failed", "permission_denied")
+    [row] = done.frame.collect()
+    assert (row["outcome"], row["error"]) == ("failed", "PermissionDeniedError")
