@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
 from s3k_async.errors import PermissionDeniedError, UnsupportedError
+from s3k_async.lifecycle_rules import check_values
 from s3k_async.listing.listings import Filter, Listing
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.attribute_changes import change_attributes
@@ -15,7 +16,7 @@ from s3k_async.namespace.metadata_index import IndexedEntry
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["find_page", "metadata_pages", "need_attributes", "set_attributes"]
+__all__ = ["check_lifecycle", "find_page", "metadata_pages", "need_attributes", "set_attributes"]
 
 PAGE: Final = 100
 """Entries that a search reads at the same time: one request."""
@@ -32,11 +33,19 @@ def need_attributes(volume: Volume, path: str) -> None:
         )
 
 
+def check_lifecycle(volume: Volume, path: str, metadata: Mapping[str, bytes | None] | None) -> None:
+    """Raise InvalidArgumentError for metadata that would be a malformed rule of the file, in a
+    volume with lifecycle rules."""
+    if volume.record.rules and metadata:
+        check_values(metadata, path)
+
+
 async def set_attributes(
     volume: Volume, path: str, change: AttributeChange, *, mtime_ms: int | None = None
 ) -> Entry:
     """Change attributes of an entry, and the modification time if one is given."""
     need_attributes(volume, path)
+    check_lifecycle(volume, path, change.metadata)
     return await change_attributes(volume.store, path, change, mtime_ms=mtime_ms)
 
 
@@ -64,7 +73,7 @@ async def find_page(
     """Some entries below a directory, or a file itself, with user metadata of a name, and the token
     of the next page, empty at the end. A page may have fewer entries than `limit`, or none."""
     store = volume.store
-    index = store.metadata_index
+    index = store.indexes.metadata
     page, token = await index.page(name, after, limit)
     entries = await store.get_many([each.path for each in page])
     seen = [
@@ -114,7 +123,7 @@ async def _moved(volume: Volume, kept: Collection[str]) -> dict[str, Entry]:
             if entry.entry_key in kept:
                 found[entry.entry_key] = entry
     with suppress(PermissionDeniedError):
-        await store.metadata_index.add_entries(found.values())
+        await store.indexes.metadata.add_entries(found.values())
     return found
 
 

@@ -42,9 +42,9 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.entry_indexes import EntryIndexes
 from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.layout import Chain, Layout
-from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
@@ -84,10 +84,11 @@ class DirectoryStore(EntryReader):
         layout: Callable[[Self], Layout],
         *,
         read_only: bool = False,
+        rules: bool = False,
     ) -> None:
         super().__init__(items, keys)
-        self.metadata_index = MetadataIndex(items, runtime)
-        self.changes = LoggedWriter(log, runtime, self.metadata_index)
+        self.indexes = EntryIndexes(items, runtime, rules=rules)
+        self.changes = LoggedWriter(log, runtime, self.indexes)
         self.transactions = TransactionRecords(items, runtime)
         self.runtime = runtime
         self.tuning = tuning

@@ -118,6 +118,8 @@ ATTRIBUTES: Final = "attributes"
 UPLOADS: Final = "uploads"
 """The flag of a volume with multipart uploads (`txn.upload_records`), whose parts no entry names.
 """
+RULES: Final = "rules"
+"""The flag of a volume with lifecycle rules (`s3k_async.lifecycle_rules`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
 NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
@@ -206,6 +208,11 @@ class VolumeRecord:
     def attributes(self) -> bool:
         """Whether entries may have attributes."""
         return ATTRIBUTES in self.flags
+
+    @property
+    def rules(self) -> bool:
+        """Whether there may be lifecycle rules."""
+        return RULES in self.flags
 
     @property
     def uploads(self) -> bool:

@@ -148,7 +148,9 @@ async def open_volume(
             log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
-        store = metadata_store(items, keys, log, runtime, config.tuning, read_only=not native)
+        store = metadata_store(
+            items, keys, log, runtime, config.tuning, read_only=not native, rules=record.rules
+        )
         blobs = place.below(record.scope)
         cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
@@ -208,10 +210,13 @@ def metadata_store(
     tuning: Tuning,
     *,
     read_only: bool,
+    rules: bool = False,
 ) -> MetadataStore:
-    """The metadata store of a volume in its layout."""
+    """The metadata store of a volume in its layout. `rules`: whether it has that feature."""
     layout = LAYOUTS[keys.layout]
-    return MetadataStore(items, keys, log, runtime, tuning, layout, read_only=read_only)
+    return MetadataStore(
+        items, keys, log, runtime, tuning, layout, read_only=read_only, rules=rules
+    )
 
 
 def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
