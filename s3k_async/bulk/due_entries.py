@@ -103,10 +103,14 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
         for number in range(SUFFIXES):
             async with aclosing(index.due_pages(due_partition(hour, number))) as found:
                 async for items in found:
-                    looked_at = await find_entries(volume, [DueItem.from_item(x) for x in items])
-                    actions = [each.action(rules, runtime.now_ms()) for each in looked_at]
-                    # Those below a directory that was listed above are known.
-                    yield [each for each in actions if each and not is_below(each.path, scanned)]
+                    looked_at = await find_entries(volume, list(map(DueItem.from_item, items)))
+                    actions = [
+                        each.action(rules, runtime.now_ms())
+                        for each in looked_at
+                        # Those below a directory that was listed above are known.
+                        if each.is_lost or not is_below(each.item.path, scanned)
+                    ]
+                    yield [each for each in actions if each is not None]
 
 
 def hours_to_read(volume: Volume, first: int | None, now_ms: int) -> range:

@@ -44,6 +44,12 @@ class Ruled:
     runtime: Runtime
     faults: FaultPlan
 
+    async def after(self, path: str, seconds: float) -> None:
+        """Let time pass until so long after the last modification of a file. What waits lets the
+        clock of the test run, too."""
+        status = await self.client.stat(path)
+        self.clock.seconds = status.mtime_ms / 1000 + seconds
+
     async def paths(self) -> set[str]:
         """The files of the volume."""
         found = self.client.list("/", recursive=True)
