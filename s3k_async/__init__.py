@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files.open_files import FileReader, FileWriter, Opening
+    from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
     from s3k_async.listing.listings import EntryType, Walked, arrow_schema
     from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         "ContentSummary",
         "Count",
         "DynamoTable",
+        "DueAction",
         "EntryType",
         "Failure",
         "Feature",
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
         "FileWriter",
         "HashName",
         "LayoutName",
+        "LifecycleRule",
         "TransactionKind",
         "TransactionState",
         "LocalDirectory",
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
         "Retries",
         "RetryBudget",
         "RetryPolicy",
+        "RulesResult",
         "S3Bucket",
         "S3kClient",
         "S3kSyncClient",
@@ -137,6 +141,7 @@ _NAMES: Final = {
         "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
+    "lifecycle_rules": "DueAction LifecycleRule RulesResult",
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (

@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("backends",),
     ("backends.retrying",),
     ("backends.ports", "backends.aws"),
-    ("attributes", "model", "errors", "_core", "_native"),
+    ("attributes", "lifecycle_rules", "model", "errors", "_core", "_native"),
 )
 """From the top down; a name is a module or a subpackage of the package, without what has a layer of
 its own."""

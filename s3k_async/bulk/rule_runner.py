@@ -12,7 +12,7 @@ each time after as long as the item is old, until it is STALE_MS old.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -58,8 +58,9 @@ FRESH_SECONDS: Final = 5.0
 FIRST_WAIT_MS: Final = 60_000
 """After which at the earliest an entry is looked at again."""
 
-Outcome: TypeAlias = Literal["gone", "kept"]
-"""Whether the item of an entry is there after it was looked at."""
+Outcome: TypeAlias = Literal["done", "stale", "later", "kept"]
+"""What becomes of the item of an entry: it is removed, since the action was made or none will come;
+it was put to a later time; it is left for the next run."""
 
 
 @dataclass
@@ -137,49 +138,44 @@ class _Run:
         hour, number = place
         async with aclosing(self.index.due_pages(due_partition(hour, number))) as pages:
             async for items in pages:
-                if "kept" in await self._page(items):
+                if not await self._page(items):
                     self.left.add(hour)
 
-    async def _page(self, items: Sequence[Item]) -> set[Outcome]:
-        outcomes: set[Outcome] = set()
-        readable = []
-        for item in items:
-            try:
-                readable.append(DueItem.from_item(item))
-            except ItemFormatError as error:
-                self.tally.fail(str(item.get("shown", item[SORT])), error)
-                outcomes.add("kept")
-        if not readable:
-            return outcomes
+    async def _page(self, items: Sequence[Item]) -> bool:
+        """Look at the entries of some items. Returns whether no item is left for the next run."""
+        outcomes: dict[Outcome, list[Item]] = {"done": [], "stale": [], "later": [], "kept": []}
         rules = await self.index.rules.newest()
         since = self.runtime.monotonic()
 
         async def one(found: FoundEntry) -> None:
             try:
-                outcomes.add(await self._one(found, rules, since))
+                outcome = await self._one(found, rules, since)
             except (BusyError, ConflictError, PathNotFoundError):
-                outcomes.add("kept")  # another client was faster; the next run decides
+                outcome = "kept"  # another client was faster; the next run decides
             except S3kError as error:
                 self.tally.fail(found.item.path, error)
-                outcomes.add("kept")
+                outcome = "kept"
+            outcomes[outcome].append(found.item.item)
 
-        await run_all(one, await self._entries(readable), limit=CHANGES)
+        found = await self._entries(items)
+        await run_all(one, found, limit=CHANGES)
+        await self.index.remove_many(outcomes["done"])
+        self.counts["stale"] += await self.index.remove_many(outcomes["stale"])
         done = self.counts["expire"] + self.counts["read_only"]
         self.progress(Progress("rules", done, unit="files"))
-        return outcomes
+        return not outcomes["kept"] and len(found) == len(items)
 
-    async def _entries(self, items: Sequence[DueItem]) -> list[FoundEntry]:
-        """The entries of some items, without those that cannot be read."""
+    async def _entries(self, items: Sequence[Item]) -> list[FoundEntry]:
+        """The entries of some items, without those that cannot be read, and failed."""
         try:
-            return await find_entries(self.volume, items)
+            return await find_entries(self.volume, list(map(DueItem.from_item, items)))
         except ItemFormatError as error:
             if len(items) == 1:
-                raise
-            self.tally.fail(error.path or items[0].path, error)
+                self.tally.fail(str(items[0].get("shown", items[0][SORT])), error)
+                return []
         found = []
         for item in items:
-            with suppress(ItemFormatError):
-                found += await find_entries(self.volume, [item])
+            found += await self._entries([item])
         return found
 
     async def _one(self, found: FoundEntry, rules: RuleSet, since: float) -> Outcome:
@@ -198,8 +194,7 @@ class _Run:
                 return await self._not_due(found)
         assert found.entry is not None
         await self._apply(found.entry, due, anywhere=found.is_lost)
-        await self.index.remove(found.item.item)
-        return "gone"
+        return "done"
 
     async def _apply(self, entry: Entry, due: DueTime, *, anywhere: bool) -> None:
         """Make the change, through the verbs of clients. `anywhere`: the path is not known."""
@@ -217,13 +212,11 @@ class _Run:
         # Nobody writes to an entry key of the layout that the volume had before.
         if self.store.keys.is_current(item.entry_key) and not found.is_settled(now_ms):
             await self.index.postpone(item, now_ms + max(FIRST_WAIT_MS, now_ms - item.time_ms))
-            return "gone"
+            return "later"
         if found.entry is not None:  # something may be due later
             rules = await self.index.rules.current()
             await self.index.add(found.known_entry, found.next_due(rules))
-        if await self.index.remove(item.item):
-            self.counts["stale"] += 1
-        return "gone"
+        return "stale"
 
 
 async def run_rules(

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from s3k_async._core.concurrency import run_all
+from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Operations as NativeOperations
 from s3k_async.backends.ports.items import (
@@ -135,7 +135,7 @@ class DueIndex:
         Concurrent calls take effect one after the other."""
         while True:
             request = scan_item(path, self._runtime.now_ms(), self._runtime.uuid())
-            key, request_key = rule_key(path), Key(str(request[PARTITION]), str(request[SORT]))
+            key, request_key = rule_key(path), _key_of(request)
             found = await self._items.get_many([key, request_key])
             there = found.get(key)
             if there is None and rule is None:
@@ -168,12 +168,24 @@ class DueIndex:
 
     async def remove(self, item: Item) -> bool:
         """Remove an item of these partitions; False if it was written again since it was read."""
-        key = Key(str(item[PARTITION]), str(item[SORT]))
         try:
-            await self._items.write(Delete(key, same_write(item)))
+            await self._items.write(Delete(_key_of(item), same_write(item)))
         except ConditionFailedError as error:
             return error.current.get(0) is None
         return True
+
+    async def remove_many(self, items: Sequence[Item]) -> int:
+        """`remove` for the items of a page, in one request unless some were written again. Returns
+        how many are gone."""
+        if len(items) > 1:
+            actions = [Delete(_key_of(item), same_write(item)) for item in items]
+            try:
+                await self._items.transact(actions, self._runtime.uuid())
+            except (ConditionFailedError, TransactionConflictError):
+                pass  # one by one
+            else:
+                return len(items)
+        return sum(await gather(self.remove, items, limit=WRITES))
 
     async def postpone(self, found: DueItem, due_ms: int) -> None:
         """Have the entry of an item looked at again at a later time. Of several runners, one puts
@@ -267,6 +279,10 @@ async def set_first_hour(items: ItemStore, now_ms: int) -> None:
         await items.write(Put(item, ABSENT))
     except ConditionFailedError:
         return
+
+
+def _key_of(item: Item) -> Key:
+    return Key(str(item[PARTITION]), str(item[SORT]))
 
 
 def _replacing(there: Item | None) -> Condition:
