@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 from s3k_async._core.concurrency import gather, run_all
@@ -60,7 +60,7 @@ from s3k_async.namespace.rule_cache import RuleCache
 from s3k_async.oplog.segments import Operations
 from s3k_async.table.keys import BY_ID
 
-__all__ = ["SETTLE_MS", "STALE_MS", "DueIndex", "set_first_hour"]
+__all__ = ["SETTLE_MS", "STALE_MS", "DueIndex", "begin_index"]
 
 SETTLE_MS: Final = 3_600_000
 """The age of a request at which the writes that it has to find have ended: those of clients that
@@ -267,18 +267,19 @@ class DueIndex:
                 return
 
 
-async def set_first_hour(items: ItemStore, now_ms: int) -> None:
+async def begin_index(items: ItemStore, runtime: Runtime) -> None:
     """Begin the due index of a volume that gets the feature now: no runner needs to look at earlier
-    hours."""
-    item: Item = {
+    hours, and the next one lists the whole volume, for metadata that is there already. Can be
+    repeated."""
+    now_ms = runtime.now_ms()
+    first: Item = {
         PARTITION: FIRST_HOUR.partition,
         SORT: FIRST_HOUR.sort,
         HOUR: now_ms // HOUR_MS,
     }
-    try:
-        await items.write(Put(item, ABSENT))
-    except ConditionFailedError:
-        return
+    for item in (first, scan_item(ROOT, now_ms, runtime.uuid())):
+        with suppress(ConditionFailedError):
+            await items.write(Put(item, ABSENT))
 
 
 def _key_of(item: Item) -> Key:
