@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from s3k_async.cli.command import Amount, CommandGroup, VolumeCommand, for_each
-from s3k_async.cli.durations import duration_option, duration_text, time_or_age
+from s3k_async.cli.durations import duration_option, duration_text, time_of
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.cli.reporting import FailedOperandsError
@@ -55,7 +55,7 @@ def set_rule(
     read_only_after: int | None,
 ) -> None:
     """Set the rule of a directory, in place of its former one."""
-    at_ms = time_or_age(expire_at, "--expire-at")
+    at_ms = time_of(expire_at, "--expire-at")
 
     async def work(clients: Clients) -> None:
         address = parse_address(directory)
