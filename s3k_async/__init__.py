@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files.open_files import FileReader, FileWriter, Opening
-    from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+    from s3k_async.lifecycle_rules import ActionKind, DueAction, LifecycleRule, RulesResult
     from s3k_async.listing.listings import EntryType, Walked, arrow_schema
     from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     __version__: str
 
     __all__ = [  # noqa: PLE0604
+        "ActionKind",
         "Attributes",
         "AwsConfig",
         "BlobLocation",
@@ -141,7 +142,7 @@ _NAMES: Final = {
         "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
-    "lifecycle_rules": "DueAction LifecycleRule RulesResult",
+    "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (

@@ -74,10 +74,6 @@ class LifecycleRule:
                 )
         return self
 
-    def expiry_ms(self, entry: Entry) -> int | None:
-        """When a file expires by this rule, epoch milliseconds."""
-        return _earliest(self.expire_at, self.expire_after, entry)
-
 
 @dataclass(frozen=True, slots=True)
 class DueTime:
@@ -187,7 +183,7 @@ class RuleSet:
         if time is not None:
             return DueTime(time, "expire", by_metadata=True)
         for rule in rules:
-            time = rule.expiry_ms(entry)
+            time = _earliest(rule.expire_at, rule.expire_after, entry)
             if time is not None:
                 return DueTime(time, "expire")
         return None
