@@ -89,7 +89,8 @@ class Scenario:
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
     implied: bool = False
     """Whether all may be there though something failed: a directory is made by what is put into it,
-    and the last page of what is copied may fail when everything was."""
+    the last page of what is copied may fail when everything was, and a run of the rules after the
+    last file."""
     again: Paths | None = None
     """The tree after running it again after it was complete, if that is another one."""
     grown: Collection[str] = ()

@@ -370,6 +370,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         lambda fs, _: run_rules(fs),
         {"/d": None, "/e": None, "/e/h": b"three"},
         rule="by_file",
+        implied=True,
         features=("rules",),
     ),
     "concat": Scenario(
