@@ -56,7 +56,9 @@ async def test_a_directory_moved_below_a_rule(place: Ruled, fs: S3kClient, atomi
     await fs.makedirs("/d")
     for number in range(5):
         await fs.write(f"/e/x/{number}", b"1")
+    place.clock.advance(HOUR)
     assert await expired(place) == 0
+    assert len(await place.stored()) == 1  # the rule: no scan of `/d` will find them
     await fs.rename("/e/x", "/d/x", atomic=atomic)
     await place.after("/d/x/4", DAY - 0.001)
     assert "/d/x/4" in await remaining(place)
@@ -140,6 +142,19 @@ async def test_what_comes_back_from_the_trash(place: Ruled, fs: S3kClient) -> No
     assert await place.findings() == []
 
 
+@pytest.mark.layouts("tree")
+async def test_metadata_of_a_file_counts_in_the_trash(place: Ruled, fs: S3kClient) -> None:
+    own = Attributes(metadata={"ExpiresAfter": b"1000"})
+    await fs.write("/d/x/f", b"1", attributes=own)
+    await fs.write("/d/x/g", b"1")
+    await fs.delete("/d", recursive=True)
+    place.clock.advance(1000)
+    assert await expired(place) == 1
+    await fs.trash().restore("/d")
+    assert await place.paths() == {"/d/x/g"}
+    assert await place.findings() == []
+
+
 @pytest.mark.parametrize("files", [1, 40])
 async def test_a_transaction_that_fills_directories(
     place: Ruled, fs: S3kClient, files: int
@@ -195,9 +210,11 @@ async def test_a_client_that_does_not_know_a_rule_yet(place: Ruled, fs: S3kClien
 
 async def test_a_client_whose_clock_is_behind(place: Ruled, fs: S3kClient) -> None:
     await fs.set_rule("/d", expire_after=1)
+    await fs.makedirs("/d")
     for _ in range(3):
         place.clock.advance(HOUR)
         await fs.run_rules()
+    assert len(await place.stored()) == 1
     place.clock.advance(-1.9 * HOUR)
     await fs.write("/d/f", b"1")
     place.clock.advance(1.9 * HOUR)

@@ -79,8 +79,10 @@ async def test_a_change_prolongs_and_metadata_of_a_file_comes_first(
     place: Ruled, fs: S3kClient
 ) -> None:
     await fs.set_rule("/d", expire_after=100)
-    for name in ("written", "touched", "left", "chmod"):
+    for name in ("written", "touched", "left", "chmod", "sooner"):
         await fs.write(f"/d/{name}", b"1")
+    await fs.run_rules()
+    await fs.set_attributes("/d/sooner", metadata={"ExpiresAfter": b"20"})
     await fs.write("/d/longer", b"1", attributes=metadata(ExpiresAfter=1000))
     await fs.write("/d/shorter", b"1", attributes=metadata(ExpiresAfter=70))
     await fs.write("/d/at", b"1", attributes=metadata(ExpiresAt=int(place.clock.seconds) + 20))
@@ -88,7 +90,7 @@ async def test_a_change_prolongs_and_metadata_of_a_file_comes_first(
     await fs.write("/d/written", b"2")
     await fs.touch("/d/touched")
     await fs.set_attributes("/d/chmod", mode=0o600)
-    assert (await fs.run_rules()).expired == 1
+    assert (await fs.run_rules()).expired == 2
     place.clock.advance(40)
     assert (await fs.run_rules()).expired == 3
     assert await place.paths() == {"/d/written", "/d/touched", "/d/longer"}
@@ -97,6 +99,8 @@ async def test_a_change_prolongs_and_metadata_of_a_file_comes_first(
     place.clock.advance(840)
     assert (await fs.run_rules()).expired == 1
     assert await place.paths() == set()
+    place.clock.advance(2 * DAY)  # what is left of a file that expired earlier
+    await fs.run_rules()
     assert await place.due_items() == []
     assert await place.findings() == []
 

@@ -58,6 +58,10 @@ ATTRIBUTES = "tests/client/test_attributes.py"
 ATTRIBUTE_RULES = "tests/client/test_attribute_rules.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
 PAGING = "tests/objects/test_paging.py"
+RULES = "tests/lifecycle/test_rules.py"
+RULE_MOVES = "tests/lifecycle/test_moves.py"
+RULE_RUNS = "tests/lifecycle/test_runners.py"
+RULE_TOOLS = "tests/lifecycle/test_tools.py"
 MULTIPART = "tests/client/test_multipart.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
 DIRECTORY_RACES = (
@@ -1858,7 +1862,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is deleted",
         "namespace/store.py",
-        "        if not anywhere:\n            self.refuse_read_only(entry)\n",
+        "        if named and not anywhere:\n            self.refuse_read_only(entry)\n",
         "",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
@@ -2046,5 +2050,89 @@ DEFECTS: tuple[Defect, ...] = (
         "replace(each, uploading=True) if each.object_id in uploading else each for each in facts",
         "each for each in facts",
         f"{GC_UPLOADS}::test_fsck_has_nothing_to_say_about_an_open_upload",
+    ),
+    Defect(
+        "rules: a file that expires a moment too late",
+        "lifecycle_rules.py",
+        "if each.time_ms <= now_ms]",
+        "if each.time_ms < now_ms]",
+        f"{RULES}::test_a_file_becomes_read_only_and_then_expires",
+    ),
+    Defect(
+        "rules: a rule above that comes before a nearer one",
+        "lifecycle_rules.py",
+        "rules = list(self._above(entry.path))",
+        "rules = list(self._above(entry.path))[::-1]",
+        f"{RULES}::test_the_nearest_rule_applies_for_each_action",
+    ),
+    Defect(
+        "rules: an overwritten file without an item of its own",
+        "namespace/due_index.py",
+        "if due is not None and due != _due_before(each, after, rules):",
+        "if due is not None and each.before is None:",
+        f"{RULES}::test_a_change_prolongs_and_metadata_of_a_file_comes_first",
+    ),
+    Defect(
+        "rules: files of a moved directory that get no items",
+        "namespace/due_index.py",
+        "places = range(len(operations)) if rules else operations.with_metadata()",
+        "places = operations.with_metadata()",
+        f"{RULE_MOVES}::test_a_directory_moved_below_a_rule",
+    ),
+    Defect(
+        "rules: a directory of layout tree that is moved without a scan",
+        "namespace/due_index.py",
+        "    return before.entry_key != after.entry_key\n",
+        "    return False\n",
+        f"{RULE_MOVES}::test_a_directory_above_the_path_of_a_rule",
+    ),
+    Defect(
+        "rules: no second listing, for clients that did not know a rule",
+        "namespace/due_items.py",
+        "return not self.scanned_ms or now_ms - self.time_ms >= settle_ms",
+        "return not self.scanned_ms",
+        f"{RULE_MOVES}::test_a_client_that_does_not_know_a_rule_yet",
+    ),
+    Defect(
+        "rules: an item that is removed before its change came",
+        "bulk/due_entries.py",
+        "if now_ms - item.time_ms >= STALE_MS:",
+        "if True:",
+        f"{RULE_MOVES}::test_an_item_whose_change_never_came",
+    ),
+    Defect(
+        "rules: a past time in an hour that no run reads any more",
+        "namespace/due_items.py",
+        "due_partition(max(due_ms, now_ms) // HOUR_MS",
+        "due_partition(due_ms // HOUR_MS",
+        f"{RULES}::test_a_past_time_is_due_at_once",
+    ),
+    Defect(
+        "rules: a run that passes over the hours of late clocks",
+        "bulk/due_entries.py",
+        "EARLIER_HOURS: Final = 2\n",
+        "EARLIER_HOURS: Final = 0\n",
+        f"{RULE_MOVES}::test_a_client_whose_clock_is_behind",
+    ),
+    Defect(
+        "rules: retention that can be shortened",
+        "namespace/attribute_changes.py",
+        "    if names and after.read_only:\n",
+        "    if False:\n",
+        f"{RULES}::test_retention_cannot_be_shortened",
+    ),
+    Defect(
+        "rules: items that fsck takes for foreign ones",
+        "integrity/scans.py",
+        "is_rule = is_rule_partition(partition) and not scope.is_legacy",
+        "is_rule = False",
+        f"{RULE_TOOLS}::test_fsck_and_gc_know_the_items",
+    ),
+    Defect(
+        "rules: a restored entry without an item",
+        "integrity/repair_actions.py",
+        "        await self._store.indexes.add_subtree(state)\n",
+        "",
+        f"{RULE_TOOLS}::test_a_restored_entry_expires",
     ),
 )
