@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from s3k_async.errors import PathNotFoundError
+from s3k_async.errors import PathNotFoundError, UnsupportedError
 from s3k_async.lifecycle_rules import LifecycleRule
+from s3k_async.model import ROOT
 from s3k_async.namespace.due_index import DueIndex
 from s3k_async.volumes.volume import Volume
 
@@ -14,7 +15,12 @@ def rule_index(volume: Volume, path: str) -> DueIndex:
     """The due index of a volume that may be changed. Raises UnsupportedError for a volume without
     the feature `rules`, ReadOnlyVolumeError for one that cannot be changed."""
     volume.store.require_writable(path)
-    return volume.store.indexes.due
+    index = volume.store.indexes.due
+    if index is None:
+        raise UnsupportedError(
+            "the volume has no lifecycle rules: s3k migrate --enable rules adds them", path=path
+        )
+    return index
 
 
 async def set_rule(volume: Volume, rule: LifecycleRule) -> LifecycleRule:
@@ -32,5 +38,5 @@ async def remove_rule(volume: Volume, path: str) -> None:
 
 async def list_rules(volume: Volume) -> list[LifecycleRule]:
     """The rules of a volume, by path."""
-    rules = await rule_index(volume, "/").rules.newest()
+    rules = await rule_index(volume, ROOT).rules.newest()
     return [rule for _, rule in sorted(rules.rules.items())]

@@ -131,7 +131,7 @@ async def make_read_only(store: MetadataStore, entry: Entry, *, anywhere: bool =
 def _refuse_retained(store: MetadataStore, entry: Entry, attributes: str) -> None:
     """Raise PermissionDeniedError for a change that would end or shorten the retention of a file:
     it is read-only, stays so, and would get other metadata of lifecycle rules."""
-    if not (store.indexes.has_rules and entry.read_only and entry.attributes != attributes):
+    if not (store.indexes.due is not None and entry.read_only and entry.attributes != attributes):
         return
     before, after = Attributes.from_json(entry.attributes), Attributes.from_json(attributes)
     names = [

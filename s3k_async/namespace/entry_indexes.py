@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import ItemStore
-from s3k_async.errors import UnsupportedError
 from s3k_async.model import Entry
 from s3k_async.namespace.due_index import DueIndex
 from s3k_async.namespace.metadata_index import MetadataIndex
@@ -24,37 +23,24 @@ class EntryIndexes:
 
     def __init__(self, items: ItemStore, runtime: Runtime, *, rules: bool) -> None:
         self.metadata = MetadataIndex(items, runtime)
-        self._due = DueIndex(items, runtime) if rules else None
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether the volume has the feature `rules`."""
-        return self._due is not None
-
-    @property
-    def due(self) -> DueIndex:
-        """The index of lifecycle rules. Raises UnsupportedError."""
-        if self._due is None:
-            raise UnsupportedError(
-                "the volume has no lifecycle rules: s3k migrate --enable rules adds them"
-            )
-        return self._due
+        self.due = DueIndex(items, runtime) if rules else None
+        """That of lifecycle rules; None in a volume without the feature."""
 
     async def add_operations(self, operations: Operations) -> None:
         """Add the entries as they will be after operations that are about to be applied. Raises the
         errors of the table."""
         await self.metadata.add_operations(operations)
-        if self._due is not None:
-            await self._due.add_operations(operations)
+        if self.due is not None:
+            await self.due.add_operations(operations)
 
     async def add_entries(self, entries: Sequence[Entry]) -> None:
         """Add entries that are about to be written without being logged, as by a restore."""
         await self.metadata.add_entries(entries)
-        if self._due is not None:
-            await self._due.add_entries(entries)
+        if self.due is not None:
+            await self.due.add_entries(entries)
 
     async def add_subtree(self, top: Entry) -> None:
         """As `add_entries`, for an entry that is put back together with what is below it."""
         await self.metadata.add_entries([top])
-        if self._due is not None:
-            await self._due.add_subtree(top)
+        if self.due is not None:
+            await self.due.add_subtree(top)
