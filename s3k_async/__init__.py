@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files.open_files import FileReader, FileWriter, Opening
+    from s3k_async.lifecycle_rules import ActionKind, DueAction, LifecycleRule, RulesResult
     from s3k_async.listing.listings import EntryType, Walked, arrow_schema
     from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     __version__: str
 
     __all__ = [  # noqa: PLE0604
+        "ActionKind",
         "Attributes",
         "AwsConfig",
         "BlobLocation",
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
         "ContentSummary",
         "Count",
         "DynamoTable",
+        "DueAction",
         "EntryType",
         "Failure",
         "Feature",
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
         "FileWriter",
         "HashName",
         "LayoutName",
+        "LifecycleRule",
         "TransactionKind",
         "TransactionState",
         "LocalDirectory",
@@ -100,6 +104,7 @@ if TYPE_CHECKING:
         "Retries",
         "RetryBudget",
         "RetryPolicy",
+        "RulesResult",
         "S3Bucket",
         "S3kClient",
         "S3kSyncClient",
@@ -137,6 +142,7 @@ _NAMES: Final = {
         "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
+    "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (

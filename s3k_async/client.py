@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
@@ -22,11 +22,14 @@ from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
+from s3k_async.bulk.due_entries import due_actions
 from s3k_async.bulk.entry_attributes import metadata_pages, set_attributes
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.path_changes import delete, delete_many, exchange, rename, rename_many
 from s3k_async.bulk.publish import ProgressCallback, touch, write
+from s3k_async.bulk.rule_changes import list_rules, remove_rule, set_rule
+from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
 from s3k_async.bulk.trash import Trash
 from s3k_async.config import VolumeConfig
@@ -34,6 +37,7 @@ from s3k_async.errors import (
     ArgumentTypeError,
     ClosedClientError,
     ForkedClientError,
+    InvalidArgumentError,
     S3kError,
     UnsupportedError,
     WrongLoopError,
@@ -49,6 +53,7 @@ from s3k_async.files.open_files import (
     open_reader,
     open_writer,
 )
+from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
 from s3k_async.listing.listings import (
     EntryType,
     Filter,
@@ -657,6 +662,69 @@ class S3kClient:
             await set_attributes(self._volume(), self._path(path), change, mtime_ms=mtime_ms)
         )
 
+    # Lifecycle rules
+
+    @call
+    async def set_rule(
+        self,
+        path: Path,
+        *,
+        expire_at: int | datetime | None = None,
+        expire_after: int | timedelta | None = None,
+        read_only_after: int | timedelta | None = None,
+    ) -> LifecycleRule:
+        """Set the lifecycle rule of a directory, in place of its former one. It applies to all
+        files below the path, which need not exist, but not below directories that have a rule for
+        the same action, and not to files whose metadata says otherwise.
+
+        `expire_at`: when the files are deleted, epoch seconds or an aware `datetime`.
+        `expire_after`, `read_only_after`: how long after its last modification a file is deleted or
+        becomes read-only, seconds. `run_rules` does that; it knows files that exist already from
+        its first run on, and those that other clients write within a minute from its first run
+        after an hour. Raises InvalidArgumentError, UnsupportedError (a volume without the feature
+        `rules`).
+        """
+        rule = LifecycleRule(
+            self._path(path),
+            _whole_seconds(expire_at),
+            _whole_seconds(expire_after),
+            _whole_seconds(read_only_after),
+        )
+        return await set_rule(self._volume(), rule)
+
+    @call
+    async def remove_rule(self, path: Path) -> None:
+        """Remove the lifecycle rule of a directory. A rule of a directory above may apply then.
+
+        Raises PathNotFoundError (it has none), UnsupportedError.
+        """
+        await remove_rule(self._volume(), self._path(path))
+
+    @call
+    async def rules(self) -> builtins.list[LifecycleRule]:
+        """The lifecycle rules of the volume, by path. Raises UnsupportedError."""
+        return await list_rules(self._volume())
+
+    @call
+    async def run_rules(
+        self, *, rate: float | None = None, progress: ProgressCallback | None = None
+    ) -> RulesResult:
+        """Delete the files that have expired, and make those read-only whose time has come, by
+        the clock of this machine. An expired file is deleted even if it is read-only.
+
+        Any number of clients may do this at the same time; each action is made once. `rate`:
+        actions per second at most. Failures are listed in the result and do not affect the other
+        files. Raises InvalidArgumentError, UnsupportedError.
+        """
+        if rate is not None and not rate > 0:
+            raise InvalidArgumentError(f"the rate is a positive number, not {rate!r}")
+        return await run_rules(self._volume(), rate=rate, progress=progress)
+
+    def due_actions(self) -> AsyncIterator[DueAction]:
+        """What `run_rules` would do now, in no order; nothing is changed. Raises
+        UnsupportedError."""
+        return self._values(due_actions(self._volume()))
+
     # Changing the tree
 
     def transaction(self) -> Transaction:
@@ -932,6 +1000,16 @@ def reader_of(client: S3kClient, entry: Entry) -> FileReader:
     """A reader for an entry that was read before, without a request. Raises IsDirectoryError,
     UncommittedFileError."""
     return FileReader(partial(volume_of, client), entry)
+
+
+def _whole_seconds(value: int | datetime | timedelta | None) -> int | None:
+    """Whole seconds of a time or of a length of time. Raises InvalidArgumentError for a time
+    without a time zone; other values are for the rule to check."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidArgumentError("the time has no time zone")
+        return int(value.timestamp())
+    return int(value.total_seconds()) if isinstance(value, timedelta) else value
 
 
 def volume_text(config: VolumeConfig) -> str:

@@ -46,7 +46,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("backends",),
     ("backends.retrying",),
     ("backends.ports", "backends.aws"),
-    ("permissions", "attributes", "model", "errors", "_core", "_native"),
+    (
+        "permissions",
+        "attributes",
+        "lifecycle_rules",
+        "model",
+        "errors",
+        "_core",
+        "_native",
+    ),
 )
 """From the top down; a name is a module or a subpackage of the package, without what has a layer of
 its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, overload
 
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
@@ -15,6 +15,7 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
+from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
 from s3k_async.listing.listings import EntryType, Walked
 from s3k_async.listing.physical_files import PhysicalFile
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
@@ -405,6 +406,62 @@ class S3kSyncClient(BlockingClient):
                 mtime_ms=mtime_ms,
             )
         )
+
+    def set_rule(
+        self,
+        path: Path,
+        *,
+        expire_at: int | datetime | None = None,
+        expire_after: int | timedelta | None = None,
+        read_only_after: int | timedelta | None = None,
+    ) -> LifecycleRule:
+        """Set the lifecycle rule of a directory, in place of its former one. It applies to all
+        files below the path, which need not exist, but not below directories that have a rule for
+        the same action, and not to files whose metadata says otherwise.
+
+        `expire_at`: when the files are deleted, epoch seconds or an aware `datetime`.
+        `expire_after`, `read_only_after`: how long after its last modification a file is deleted or
+        becomes read-only, seconds. `run_rules` does that; it knows files that exist already from
+        its first run on, and those that other clients write within a minute from its first run
+        after an hour. Raises InvalidArgumentError, UnsupportedError (a volume without the feature
+        `rules`).
+        """
+        return self._call(
+            lambda fs: fs.set_rule(
+                path,
+                expire_at=expire_at,
+                expire_after=expire_after,
+                read_only_after=read_only_after,
+            )
+        )
+
+    def remove_rule(self, path: Path) -> None:
+        """Remove the lifecycle rule of a directory. A rule of a directory above may apply then.
+
+        Raises PathNotFoundError (it has none), UnsupportedError.
+        """
+        self._call(lambda fs: fs.remove_rule(path))
+
+    def rules(self) -> builtins.list[LifecycleRule]:
+        """The lifecycle rules of the volume, by path. Raises UnsupportedError."""
+        return self._call(lambda fs: fs.rules())
+
+    def run_rules(
+        self, *, rate: float | None = None, progress: ProgressCallback | None = None
+    ) -> RulesResult:
+        """Delete the files that have expired, and make those read-only whose time has come, by
+        the clock of this machine. An expired file is deleted even if it is read-only.
+
+        Any number of clients may do this at the same time; each action is made once. `rate`:
+        actions per second at most. Failures are listed in the result and do not affect the other
+        files. Raises InvalidArgumentError, UnsupportedError.
+        """
+        return self._call(lambda fs: fs.run_rules(rate=rate, progress=progress))
+
+    def due_actions(self) -> Iterator[DueAction]:
+        """What `run_rules` would do now, in no order; nothing is changed. Raises
+        UnsupportedError."""
+        return self._each(lambda fs: fs.due_actions())
 
     def transaction(self) -> SyncTransaction:
         """Several changes that are applied together or not at all, for `with`; see

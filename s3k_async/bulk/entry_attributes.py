@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
 from s3k_async.errors import PermissionDeniedError, UnsupportedError
+from s3k_async.lifecycle_rules import check_values
 from s3k_async.listing.listings import Filter, Listing
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.attribute_changes import change_attributes
@@ -17,6 +18,7 @@ from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "ListedDirectories",
+    "check_lifecycle",
     "find_page",
     "metadata_pages",
     "need_attributes",
@@ -54,11 +56,19 @@ def need_attributes(volume: Volume, path: str) -> None:
         )
 
 
+def check_lifecycle(volume: Volume, path: str, metadata: Mapping[str, bytes | None] | None) -> None:
+    """Raise InvalidArgumentError for metadata that would be a malformed rule of the file, in a
+    volume with lifecycle rules."""
+    if volume.record.rules and metadata:
+        check_values(metadata, path)
+
+
 async def set_attributes(
     volume: Volume, path: str, change: AttributeChange, *, mtime_ms: int | None = None
 ) -> Entry:
     """Change attributes of an entry, and the modification time if one is given."""
     need_attributes(volume, path)
+    check_lifecycle(volume, path, change.metadata)
     return await change_attributes(volume.store, path, change, mtime_ms=mtime_ms)
 
 
@@ -93,7 +103,7 @@ async def find_page(
     of the next page, empty at the end. A page may have fewer entries than `limit`, or none.
     `listed`: what all pages of one search share."""
     store = volume.store
-    index = store.metadata_index
+    index = store.indexes.metadata
     page, token = await index.page(name, after, limit)
     entries = await store.get_many([each.path for each in page])
     seen = [
@@ -150,7 +160,7 @@ async def _moved(
                 found[entry.entry_key] = entry
     listed.found(directories)
     with suppress(PermissionDeniedError):
-        await store.metadata_index.add_entries(found.values())
+        await store.indexes.metadata.add_entries(found.values())
     if volume.store.access.is_enforced:
         await volume.store.get_many([entry.path for entry in found.values()])
     return found

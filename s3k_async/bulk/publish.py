@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.bulk.entry_attributes import need_attributes
+from s3k_async.bulk.entry_attributes import check_lifecycle, need_attributes
 from s3k_async.errors import (
     ConflictError,
     PathExistsError,
@@ -79,6 +79,7 @@ async def publish_new(
     stored = None
     if attributes is not None:
         need_attributes(volume, path)
+        check_lifecycle(volume, path, attributes.metadata)
         stored = attributes.checked(path).to_json()
     race = ConflictBackoff(store)
     content: Content | None = None

@@ -43,6 +43,7 @@ _COMMANDS: Final = {
     "attr": ("attr", "Show or change mode, owner and user metadata."),
     "compact": ("in_place", "Join the parts of files that were changed in place."),
     "object": ("object_verbs", "Buckets and objects: make, list, copy, move, remove."),
+    "rules": ("rules", "Lifecycle rules: files that expire or become read-only."),
     "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
     "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     "whois": ("whois", "Show the file that a physical object belongs to."),

@@ -11,7 +11,7 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 
-__all__ = ["duration_option", "duration_text", "time_or_age"]
+__all__ = ["duration_option", "duration_text", "time_of", "time_or_age"]
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
@@ -46,6 +46,23 @@ def duration_text(seconds: int) -> str:
     return f"{seconds // UNITS[unit]}{unit}"
 
 
+def time_of(text: str | None, flag: str) -> int | None:
+    """Epoch milliseconds of a time (UTC by default). Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return _epoch_ms(text)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"{flag}: {text!r} is not a time such as 2026-11-21T04:30"
+        ) from error
+
+
+def _epoch_ms(text: str) -> int:
+    time = datetime.fromisoformat(text)
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def time_or_age(text: str | None, flag: str) -> int | None:
     """Epoch milliseconds of a time (UTC by default), or of an age before now. Raises
     UsageError."""
@@ -55,8 +72,7 @@ def time_or_age(text: str | None, flag: str) -> int | None:
     try:
         if age:
             return SYSTEM.now_ms() - int(float(age[1]) * UNITS[age[2]] * 1000)
-        time = datetime.fromisoformat(text)
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+        return _epoch_ms(text)
     except (ValueError, OverflowError) as error:
         raise click.UsageError(
             f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"

@@ -29,6 +29,7 @@ from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import LonelyEntry
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.model import ROOT, UNCOMMITTED, Deletion, Entry
+from s3k_async.namespace.due_items import check_lifecycle_item, is_rule_partition
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
@@ -352,6 +353,9 @@ async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts
                 return None
             if is_upload_partition(here.partition):
                 check_upload_item(item)
+                return None
+            if is_rule_partition(here.partition):
+                check_lifecycle_item(item)
                 return None
             key = store.keys.of(checked_entry(scope, item))
         except (ItemFormatError, InvalidPathError) as error:

@@ -197,7 +197,7 @@ class Repairer:
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
-        await self._store.metadata_index.add_entries([after])
+        await self._store.indexes.add_subtree(after)
         await self._store.items.write(await self._scope.check.put_for(entry, after))
         await self._commit(operation)
 
@@ -244,7 +244,7 @@ class Repairer:
             ABSENT if current is None else unchanged(current),
         )
         checks = await self._parent_checks(state)
-        await self._store.metadata_index.add_entries([state])
+        await self._store.indexes.add_subtree(state)
         await self._store.items.transact([put, *checks], self._runtime.uuid())
         if await self._was_changed(facts):
             if current is None and not state.is_dir:
@@ -440,7 +440,7 @@ class Repairer:
         except ItemFormatError as error:
             raise LeftError("the item cannot be read any more", path=task.finding.key) from error
         put = Put(self._scope.check.moved_item(item, entry), ABSENT)
-        await self._store.metadata_index.add_entries([entry])
+        await self._store.indexes.add_subtree(entry)
         await self._store.items.transact([_removal(item), put], self._runtime.uuid())
         self._know(entry)
 

@@ -22,6 +22,7 @@ from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, ad
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.due_items import check_lifecycle_item, is_rule_partition
 from s3k_async.namespace.metadata_index import META_PREFIX
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
@@ -141,10 +142,14 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
     if scope.store.keys.is_own(partition):
         return True
     is_upload = is_upload_partition(partition) and not scope.is_legacy
-    if is_upload or (partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort):
+    is_rule = is_rule_partition(partition) and not scope.is_legacy
+    is_record = partition == TRANSACTION_PARTITION and PART_SEPARATOR not in sort
+    if is_upload or is_rule or is_record:
         try:
             if is_upload:
                 check_upload_item(item)
+            elif is_rule:
+                check_lifecycle_item(item)
             else:
                 facts.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:

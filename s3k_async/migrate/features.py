@@ -9,6 +9,7 @@ from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError
 from s3k_async.model import Feature
+from s3k_async.namespace.due_index import begin_index
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, with_needed, write_tag
 from s3k_async.volumes.claims import rewrite
@@ -58,6 +59,8 @@ async def enable_features(
         await lock.wait_for_clients_to_stop()
         lock.check()
         lock.touched = True
+        if "rules" in added:
+            await begin_index(volume.items, runtime)
         flags = " ".join(target.flags)
         await lock.change(volume.items, {"flags": flags})
         await write_tag(volume.table, target, runtime, volume.config.tuning.retry.write)

@@ -204,7 +204,7 @@ class LayoutPass:
                     list(map(self._operation, some)), together=True, txn=self.txn
                 )
             held()
-            await volume.store.metadata_index.add_entries(entries)
+            await volume.store.indexes.add_entries(entries)
             held()
             await volume.items.load(copies)
         return PassResult(len(objects), len(copies))

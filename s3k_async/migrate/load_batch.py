@@ -137,7 +137,7 @@ class LoadTarget:
         pending = await self.volume.log.begin(operations, together=True)
         held()
         after = [each.after for each in operations if each.after]
-        await store.metadata_index.add_entries(after)
+        await store.indexes.add_entries(after)
         held()
         await store.items.load([to_item(entry, store.keys) for entry in after])
         await pending.commit()

@@ -13,13 +13,13 @@ from s3k_async.errors import (
     PermissionDeniedError,
     UncommittedFileError,
 )
+from s3k_async.lifecycle_rules import LIFECYCLE_NAMES
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
-from s3k_async.namespace.layout import ConfirmedChain
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import to_item, unchanged
 
-__all__ = ["change_attributes", "change_pair"]
+__all__ = ["change_attributes", "change_pair", "make_read_only"]
 
 
 async def change_attributes(
@@ -39,6 +39,7 @@ async def change_attributes(
         if entry.is_reservation:
             raise UncommittedFileError("the file is being written", path=path)
         attributes = change.of(Attributes.from_json(entry.attributes), path).to_json()
+        _refuse_retained(store, entry, attributes)
         time = entry.mtime_ms if mtime_ms is None else mtime_ms
         store.access.permit_change(entry, replace(entry, attributes=attributes, mtime_ms=time))
         if time != entry.mtime_ms:
@@ -53,7 +54,9 @@ async def change_attributes(
             operation=store.runtime.uuid(),
         )
         try:
-            changed = await _write(store, entry, after, chain)
+            changed = await _write(
+                store, entry, after, None if chain is None else chain.since.monotonic
+            )
         except ConflictError as error:
             await race.lost(error)
         else:
@@ -91,6 +94,7 @@ async def change_pair(
         ]
         for before, after in pair:
             store.access.permit_change(before, after)
+            _refuse_retained(store, before, after.attributes)
         if all(before.attributes == after.attributes for before, after in pair):
             return one, two
         try:
@@ -111,12 +115,48 @@ async def change_pair(
             return pair[0][1], pair[1][1]
 
 
-async def _write(
-    store: MetadataStore, before: Entry, after: Entry, chain: ConfirmedChain | None
-) -> Entry:
+async def make_read_only(store: MetadataStore, entry: Entry, *, anywhere: bool = False) -> Entry:
+    """Make a file read-only that was just read, unless it has changed since. `anywhere`: in layout
+    `tree` also if its directory has moved since.
+
+    Raises ConflictError (it has changed, or is gone), BusyError.
+    """
+    attributes = replace(Attributes.from_json(entry.attributes), read_only=True)
+    before = replace(entry, pending="")
+    after = replace(
+        before,
+        version=entry.version + 1,
+        attributes=attributes.checked(entry.path).to_json(),
+        operation=store.runtime.uuid(),
+    )
+    since = None if anywhere or not store.keys.by_id else store.runtime.monotonic()
+    return await _write(store, before, after, since)
+
+
+def _refuse_retained(store: MetadataStore, entry: Entry, attributes: str) -> None:
+    """Raise PermissionDeniedError for a change that would end or shorten the retention of a file:
+    it is read-only, stays so, and would get other metadata of lifecycle rules."""
+    if not (store.indexes.due is not None and entry.read_only and entry.attributes != attributes):
+        return
+    before, after = Attributes.from_json(entry.attributes), Attributes.from_json(attributes)
+    names = [
+        name for name in LIFECYCLE_NAMES if before.metadata.get(name) != after.metadata.get(name)
+    ]
+    if names and after.read_only:
+        raise PermissionDeniedError(
+            f"it is read-only, so that its metadata {names[0]} cannot be changed: s3k attr "
+            "--writable lets it be changed",
+            path=entry.path,
+        )
+
+
+async def _write(store: MetadataStore, before: Entry, after: Entry, since: float | None) -> Entry:
+    """`since`: when the directories of the path were read, in layout `tree`; None: they need not be
+    confirmed."""
+
     async def put() -> Entry:
-        if chain is not None:
-            await store.confirm([after], chain.since.monotonic)
+        if since is not None:
+            await store.confirm([after], since)
         await store.changes.run(
             [store.changes.operation("update", before, after)],
             lambda _: store.items.write(Put(to_item(after, store.keys), unchanged(before))),

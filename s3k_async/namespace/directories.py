@@ -43,9 +43,9 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.access_control import AccessControl
+from s3k_async.namespace.entry_indexes import EntryIndexes
 from s3k_async.namespace.entry_reader import EntryReader
 from s3k_async.namespace.layout import Chain, Layout
-from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.permissions import NO_OWNER, SUPERUSER, Identity, Ownership
@@ -88,13 +88,14 @@ class DirectoryStore(EntryReader):
         read_only: bool = False,
         identity: Identity | None = None,
         root: Ownership = NO_OWNER,
+        rules: bool = False,
     ) -> None:
         """`identity`: whom the client acts for, in a volume that evaluates permissions. `root`: the
-        owner of its root."""
+        owner of its root. `rules`: whether the volume has lifecycle rules."""
         super().__init__(items, keys)
         self.access = AccessControl(self, identity, root)
-        self.metadata_index = MetadataIndex(items, runtime)
-        self.changes = LoggedWriter(log, runtime, self.metadata_index)
+        self.indexes = EntryIndexes(items, runtime, rules=rules)
+        self.changes = LoggedWriter(log, runtime, self.indexes)
         self.transactions = TransactionRecords(items, runtime)
         self.runtime = runtime
         self.tuning = tuning
@@ -133,6 +134,7 @@ class DirectoryStore(EntryReader):
             read_only=self.read_only,
             identity=replace(self.access.identity, uid=SUPERUSER),
             root=self._root,
+            rules=self.indexes.due is not None,
         )
 
     def require_writable(self, path: str) -> None:

@@ -269,10 +269,13 @@ class MetadataStore(DirectoryStore):
                 raise BusyError("gave up: concurrent changes to this path", path=source.path)
             current = await self.get(source.path)
 
-    async def delete_file(self, entry: Entry, *, anywhere: bool = False) -> None:
+    async def delete_file(
+        self, entry: Entry, *, anywhere: bool = False, named: bool = True
+    ) -> None:
         """Remove a file's entry, which was just read; its data is left to garbage collection.
         `anywhere`: in layout `tree` also if its directory has moved since, and also a read-only
-        file, for repairs.
+        file, for repairs. `named`: the caller has named the file, so that a read-only one is
+        refused.
 
         Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError,
         PermissionDeniedError (read-only).
@@ -282,6 +285,7 @@ class MetadataStore(DirectoryStore):
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         if not anywhere:
             await self.access.permit_removal(entry)
+        if named and not anywhere:
             self.refuse_read_only(entry)
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))

@@ -124,6 +124,8 @@ UPLOADS: Final = "uploads"
 """
 TIERS: Final = "tiers"
 """The flag of a volume with a hot data location beside the cold one (`storage.tiered_blobs`)."""
+RULES: Final = "rules"
+"""The flag of a volume with lifecycle rules (`s3k_async.lifecycle_rules`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
 NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
@@ -222,6 +224,11 @@ class VolumeRecord:
     def attributes(self) -> bool:
         """Whether entries may have attributes."""
         return ATTRIBUTES in self.flags
+
+    @property
+    def rules(self) -> bool:
+        """Whether there may be lifecycle rules."""
+        return RULES in self.flags
 
     @property
     def uploads(self) -> bool:

@@ -395,7 +395,7 @@ async def write_entries(
     """Write some entries, under the lock, after recording them in the audit trail. `item`: makes
     the item of an entry."""
     await trail.write([_audit_record(entry) for entry in entries])
-    await volume.store.metadata_index.add_entries(entries)
+    await volume.store.indexes.add_entries(entries)
     await volume.items.load([item(entry, volume.store.keys) for entry in entries])
 
 

@@ -160,6 +160,7 @@ async def open_volume(
             read_only=not native,
             identity=identity_of(config, record),
             root=record.root,
+            rules=record.rules,
         )
         blobs: BlobStore = place.below(record.scope)
         hot = await _hot_place(connections, record)
@@ -247,9 +248,10 @@ def metadata_store(
     read_only: bool,
     identity: Identity | None = None,
     root: Ownership = NO_OWNER,
+    rules: bool = False,
 ) -> MetadataStore:
     """The metadata store of a volume in its layout; without an identity no permission is
-    evaluated."""
+    evaluated. `rules`: whether the volume has that feature."""
     return MetadataStore(
         items,
         keys,
@@ -260,6 +262,7 @@ def metadata_store(
         read_only=read_only,
         identity=identity,
         root=root,
+        rules=rules,
     )
 
 

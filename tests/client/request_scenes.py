@@ -3,16 +3,19 @@ is counted."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from s3k_async.client import S3kClient
-from s3k_async.model import StagedFile
+from s3k_async.model import Feature, StagedFile
 
 __all__ = ["SCENES", "TRASH_SCENES", "Scene"]
 
 DATA = b"twelve bytes"
 PARTS = [f"/d/part-{number:05}" for number in range(100)]
+
+
+RULES: Sequence[Feature] = ("rules",)
 
 
 async def _nothing(fs: S3kClient) -> None:
@@ -27,6 +30,8 @@ class Scene:
     before: Callable[[S3kClient], Awaitable[object]] = _nothing
     warm: Callable[[S3kClient], Awaitable[object]] = _nothing
     """What the client itself did just before, not counted either."""
+    features: Sequence[Feature] = ()
+    """What the volume has beside the features of every new one."""
 
 
 async def drained(stream: AsyncIterator[object]) -> int:
@@ -59,6 +64,24 @@ async def one_of_hundred(fs: S3kClient) -> None:
     """The same, and one file has a value of the name `name`."""
     await hundred(fs)
     await fs.set_attributes("/d/part-00007", metadata={"name": b"value"})
+
+
+async def ruled(fs: S3kClient) -> None:
+    """`/d` with a file that has expired."""
+    await file(fs)
+    await fs.set_rule("/d", expire_at=1)
+
+
+async def settled(fs: S3kClient) -> None:
+    """The same, after a run."""
+    await ruled(fs)
+    await fs.run_rules()
+
+
+async def one_expired(fs: S3kClient) -> None:
+    """A file in `/d` that has expired, after a run."""
+    await settled(fs)
+    await fs.write("/d/g", DATA)
 
 
 async def three_levels(fs: S3kClient) -> None:
@@ -229,6 +252,20 @@ SCENES: dict[str, Scene] = {
         lambda fs: fs.set_attributes("/d/f", metadata={"name": b"value"}), file
     ),
     "find by metadata, 1 file of 100": Scene(lambda fs: searched(fs, "name"), one_of_hundred),
+    "set_rule": Scene(lambda fs: fs.set_rule("/d", expire_at=1), file, features=RULES),
+    "remove_rule": Scene(lambda fs: fs.remove_rule("/d"), ruled, features=RULES),
+    "rules": Scene(lambda fs: fs.rules(), ruled, features=RULES),
+    "write a new file, with lifecycle rules, the first of a client": Scene(
+        lambda fs: fs.write("/d/g", DATA), ruled, features=RULES
+    ),
+    "write a new file below a rule": Scene(
+        lambda fs: fs.write("/d/g", DATA), ruled, lambda fs: fs.rules(), features=RULES
+    ),
+    "due_actions, nothing is due": Scene(
+        lambda fs: drained(fs.due_actions()), settled, features=RULES
+    ),
+    "run_rules, nothing is due": Scene(lambda fs: fs.run_rules(), settled, features=RULES),
+    "run_rules, a file has expired": Scene(lambda fs: fs.run_rules(), one_expired, features=RULES),
     "concat, a file to another one": Scene(lambda fs: fs.concat("/d/f", ["/e/g"]), two_files),
     "compact `whole`, 2 extents": Scene(lambda fs: fs.compact("/d/f", whole=True), extents),
     "touch a new file": Scene(lambda fs: fs.touch("/d/f"), directory),

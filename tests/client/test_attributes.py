@@ -349,7 +349,7 @@ async def test_pages_of_the_service_may_be_short(fs: S3kClient) -> None:
     for number in range(60):
         await fs.write(f"/{number}", b"", attributes=Attributes(metadata={"n": b""}))
     index = MetadataIndex(cast("ItemStore", Short()), SYSTEM)
-    whole, _ = await volume.store.metadata_index.page("n", "", 1000)
+    whole, _ = await volume.store.indexes.metadata.page("n", "", 1000)
     found: list[str] = []
     after = ""
     while True:
@@ -364,7 +364,7 @@ async def test_pages_of_the_service_may_be_short(fs: S3kClient) -> None:
 async def test_stale_items_are_removed_when_they_are_old(
     fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = fs._volume().store.metadata_index
+    index = fs._volume().store.indexes.metadata
     for number in range(20):
         await fs.write(f"/{number}", b"", attributes=Attributes(metadata={"n": b""}))
         await fs.delete(f"/{number}")

@@ -69,7 +69,7 @@ async def performed(scene: Scene, layout: LayoutName = "path") -> tuple[Requests
     """What a scene asks for in a volume of its own, and what its call returns."""
     volume = fresh_name("volume")
     config = VolumeConfig(volume, MemoryTable(volume), MemoryBlobs(volume), layout=layout)
-    await init_volume(config)
+    await init_volume(config, enable=scene.features)
     # What is known for some seconds is known however long the test takes.
     runtime = replace(SYSTEM, monotonic=lambda: 0.0)
     async with faulty_client(FaultPlan(), config, runtime) as before:

@@ -35,7 +35,7 @@ from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.model import Entry, LayoutName
+from s3k_async.model import Entry, Feature, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Died, FaultPlan
@@ -89,7 +89,8 @@ class Scenario:
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
     implied: bool = False
     """Whether all may be there though something failed: a directory is made by what is put into it,
-    and the last page of what is copied may fail when everything was."""
+    the last page of what is copied may fail when everything was, and a run of the rules after the
+    last file."""
     again: Paths | None = None
     """The tree after running it again after it was complete, if that is another one."""
     grown: Collection[str] = ()
@@ -99,6 +100,8 @@ class Scenario:
     layout: LayoutName = "path"
     """The layout of the volumes."""
     layouts: Sequence[LayoutName] = ("path", "tree")
+    features: Sequence[Feature] = ()
+    """What the volume has beside the features of every new one."""
     """The layouts that support the verb."""
 
 
@@ -118,6 +121,8 @@ class World:
     locate: Locate = in_memory
     with_store_clock: bool = False
     """Whether the store has a clock of its own, which no test advances."""
+    features: Sequence[Feature] = ()
+    """What the volume has beside the features of every new one."""
     seed: int = 7
     """Of ids: processes of one volume need different ones."""
 
@@ -125,7 +130,7 @@ class World:
         """Make the volumes."""
         self.join()
         for config in self._configs():
-            await init_volume(config, runtime=self.runtime)
+            await init_volume(config, runtime=self.runtime, enable=self.features)
         return self
 
     def join(self) -> World:
@@ -324,7 +329,8 @@ class _Clocked(FaultyBlobs):
 @asynccontextmanager
 async def world_of(scenario: Scenario, **places: Any) -> AsyncIterator[World]:
     """A world in which the scenario can begin; `places` are further fields of it."""
-    world = World(fresh_name("crash"), bool(scenario.origin), scenario.layout, **places)
+    features = {"features": scenario.features, **places}
+    world = World(fresh_name("crash"), bool(scenario.origin), scenario.layout, **features)
     await world.start()
     try:
         async with world.client() as (here, there):

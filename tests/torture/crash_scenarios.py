@@ -22,6 +22,7 @@ LOOKS = frozenset(
     {
         "checksum",
         "content_summary",
+        "due_actions",
         "exists",
         "exists_many",
         "find",
@@ -37,6 +38,7 @@ LOOKS = frozenset(
         "read_each",
         "read_many",
         "read_ranges",
+        "rules",
         "stat",
         "stat_many",
         "walk",
@@ -86,6 +88,17 @@ def whole(result: ChangeResult) -> None:
     failures = [error for _, error in result.failures]
     for error in sorted(failures, key=lambda one: isinstance(one, OutcomeUnknownError)):
         raise error
+
+
+async def remove_rule(fs: S3kClient) -> None:
+    await fs.set_rule("/d", expire_after=10**9)
+    await fs.remove_rule("/d")
+
+
+async def run_rules(fs: S3kClient) -> None:
+    await fs.set_rule("/d", expire_at=1)
+    result = await fs.run_rules()
+    whole(ChangeResult(failures=result.failures))
 
 
 async def write_many(fs: S3kClient) -> None:
@@ -339,6 +352,26 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"one"},
         lambda fs, _: fs.set_attributes("/d", uid=7, metadata={"name": b"value"}),
         {"/d": None, "/d/f": b"one"},
+    ),
+    "set_rule": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: fs.set_rule("/d", expire_after=10**9),
+        {"/d": None, "/d/f": b"one"},
+        features=("rules",),
+    ),
+    "remove_rule": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: remove_rule(fs),
+        {"/d": None, "/d/f": b"one"},
+        features=("rules",),
+    ),
+    "run_rules": Scenario(
+        {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/h": b"three"},
+        lambda fs, _: run_rules(fs),
+        {"/d": None, "/e": None, "/e/h": b"three"},
+        rule="by_file",
+        implied=True,
+        features=("rules",),
     ),
     "concat": Scenario(
         {"/d": None, "/d/f": b"old file", "/d/g": b"second", "/e": None, "/e/h": LONG},

@@ -83,6 +83,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
     looks: Mapping[str, Callable[[S3kClient], Awaitable[object]]] = {
         "checksum": lambda fs: fs.checksum("/d/f"),
         "content_summary": lambda fs: fs.content_summary("/"),
+        "due_actions": lambda fs: drain(fs.due_actions()),
         "exists": lambda fs: fs.exists("/d/f"),
         "exists_many": lambda fs: fs.exists_many(["/d/f"]),
         "find": lambda fs: drain(fs.find("/")),
@@ -98,13 +99,15 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "read_each": lambda fs: fs.read_each(["/d/f"]),
         "read_many": lambda fs: fs.read_many(["/d/f"]),
         "read_ranges": lambda fs: fs.read_ranges("/d/f", [(0, 1)]),
+        "rules": lambda fs: fs.rules(),
         "stat": lambda fs: fs.stat("/d/f"),
         "stat_many": lambda fs: fs.stat_many(["/d/f"]),
         "walk": lambda fs: drain(fs.walk("/")),
     }
     assert looks.keys() == LOOKS
     plans: list[FaultPlan] = []
-    async with world_of(SCENARIOS["write:over"]) as world, world.client(plans.append) as (fs, _):
+    scenario = replace(SCENARIOS["write:over"], features=("rules",))
+    async with world_of(scenario) as world, world.client(plans.append) as (fs, _):
         for look in looks.values():
             await look(fs)
         made = [call for call in plans[0].calls if call.method in CHANGING]

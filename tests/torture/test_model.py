@@ -84,6 +84,12 @@ def test_every_verb_is_in_the_model() -> None:
         "copy_to",
         "count",
         "discard_staged",
+        # tests/lifecycle/test_random_histories.py
+        "due_actions",
+        "remove_rule",
+        "rules",
+        "run_rules",
+        "set_rule",
         "transactions",
         "open_volume",
         "physical_path",

@@ -68,6 +68,10 @@ TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
 TIER_MOVES = "tests/tiers/test_tier_moves.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
+RULES = "tests/lifecycle/test_rules.py"
+RULE_MOVES = "tests/lifecycle/test_moves.py"
+RULE_RUNS = "tests/lifecycle/test_runners.py"
+RULE_TOOLS = "tests/lifecycle/test_tools.py"
 MULTIPART = "tests/client/test_multipart.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
 DIRECTORY_RACES = (
@@ -1904,21 +1908,21 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "index: a load that does not fill it",
         "migrate/load_batch.py",
-        "        await store.metadata_index.add_entries(after)\n",
+        "        await store.indexes.add_entries(after)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_dump_carries_attributes",
     ),
     Defect(
         "index: a restore that does not fill it",
         "volumes/restoration.py",
-        "    await volume.store.metadata_index.add_entries(entries)\n",
+        "    await volume.store.indexes.add_entries(entries)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_lost_table_comes_back_with_its_attributes",
     ),
     Defect(
         "index: a change of the layout that does not fill it",
         "migrate/layout_pass.py",
-        "            await volume.store.metadata_index.add_entries(entries)\n",
+        "            await volume.store.indexes.add_entries(entries)\n",
         "",
         f"{GC_ATTRIBUTES}::test_a_volume_of_the_other_layout",
     ),
@@ -1946,9 +1950,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is deleted",
         "namespace/store.py",
-        "            await self.access.permit_removal(entry)\n"
-        "            self.refuse_read_only(entry)\n",
-        "            await self.access.permit_removal(entry)\n",
+        "        if named and not anywhere:\n            self.refuse_read_only(entry)\n",
+        "",
         f"{ATTRIBUTES}::test_a_read_only_file_does_not_change",
     ),
     Defect(
@@ -2392,5 +2395,89 @@ DEFECTS: tuple[Defect, ...] = (
         "((log, _LOG), (hot, _DATA), (data, _DATA))",
         "((log, _LOG), (data, _DATA))",
         f"{TIERED_VOLUMES}::test_destruction_empties_both",
+    ),
+    Defect(
+        "rules: a file that expires a moment too late",
+        "lifecycle_rules.py",
+        "if each.time_ms <= now_ms]",
+        "if each.time_ms < now_ms]",
+        f"{RULES}::test_a_file_becomes_read_only_and_then_expires",
+    ),
+    Defect(
+        "rules: a rule above that comes before a nearer one",
+        "lifecycle_rules.py",
+        "rules = list(self._above(entry.path))",
+        "rules = list(self._above(entry.path))[::-1]",
+        f"{RULES}::test_the_nearest_rule_applies_for_each_action",
+    ),
+    Defect(
+        "rules: an overwritten file without an item of its own",
+        "namespace/due_index.py",
+        "if due is not None and due != _due_before(each, after, rules):",
+        "if due is not None and each.before is None:",
+        f"{RULES}::test_a_change_prolongs_and_metadata_of_a_file_comes_first",
+    ),
+    Defect(
+        "rules: files of a moved directory that get no items",
+        "namespace/due_index.py",
+        "places = range(len(operations)) if rules else operations.with_metadata()",
+        "places = operations.with_metadata()",
+        f"{RULE_MOVES}::test_a_directory_moved_below_a_rule",
+    ),
+    Defect(
+        "rules: a directory of layout tree that is moved without a scan",
+        "namespace/due_index.py",
+        "    return before.entry_key != after.entry_key\n",
+        "    return False\n",
+        f"{RULE_MOVES}::test_a_directory_above_the_path_of_a_rule",
+    ),
+    Defect(
+        "rules: no second listing, for clients that did not know a rule",
+        "namespace/due_items.py",
+        "return not self.scanned_ms or now_ms - self.time_ms >= settle_ms",
+        "return not self.scanned_ms",
+        f"{RULE_MOVES}::test_a_client_that_does_not_know_a_rule_yet",
+    ),
+    Defect(
+        "rules: an item that is removed before its change came",
+        "bulk/due_entries.py",
+        "if now_ms - item.time_ms >= STALE_MS:",
+        "if True:",
+        f"{RULE_MOVES}::test_an_item_whose_change_never_came",
+    ),
+    Defect(
+        "rules: a past time in an hour that no run reads any more",
+        "namespace/due_items.py",
+        "due_partition(max(due_ms, now_ms) // HOUR_MS",
+        "due_partition(due_ms // HOUR_MS",
+        f"{RULES}::test_a_past_time_is_due_at_once",
+    ),
+    Defect(
+        "rules: a run that passes over the hours of late clocks",
+        "bulk/due_entries.py",
+        "EARLIER_HOURS: Final = 2\n",
+        "EARLIER_HOURS: Final = 0\n",
+        f"{RULE_MOVES}::test_a_client_whose_clock_is_behind",
+    ),
+    Defect(
+        "rules: retention that can be shortened",
+        "namespace/attribute_changes.py",
+        "    if names and after.read_only:\n",
+        "    if False:\n",
+        f"{RULES}::test_retention_cannot_be_shortened",
+    ),
+    Defect(
+        "rules: items that fsck takes for foreign ones",
+        "integrity/scans.py",
+        "is_rule = is_rule_partition(partition) and not scope.is_legacy",
+        "is_rule = False",
+        f"{RULE_TOOLS}::test_fsck_and_gc_know_the_items",
+    ),
+    Defect(
+        "rules: a restored entry without an item",
+        "integrity/repair_actions.py",
+        "        await self._store.indexes.add_subtree(state)\n",
+        "",
+        f"{RULE_TOOLS}::test_a_restored_entry_expires",
     ),
 )

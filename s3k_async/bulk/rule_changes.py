@@ -1,0 +1,47 @@
+"""Lifecycle rules of a volume: set, list, remove."""
+
+from __future__ import annotations
+
+from s3k_async.errors import PathNotFoundError, UnsupportedError
+from s3k_async.lifecycle_rules import LifecycleRule
+from s3k_async.model import ROOT
+from s3k_async.namespace.due_index import DueIndex
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["list_rules", "remove_rule", "rule_index", "set_rule"]
+
+
+def rule_index(volume: Volume, path: str) -> DueIndex:
+    """The due index of a volume that may be changed. Raises UnsupportedError for a volume without
+    the feature `rules`, ReadOnlyVolumeError for one that cannot be changed."""
+    volume.store.require_writable(path)
+    index = volume.store.indexes.due
+    if index is None:
+        raise UnsupportedError(
+            "the volume has no lifecycle rules: s3k migrate --enable rules adds them", path=path
+        )
+    return index
+
+
+async def set_rule(volume: Volume, rule: LifecycleRule) -> LifecycleRule:
+    """Set the rule of a directory, in place of its former one. Raises InvalidArgumentError,
+    PermissionDeniedError (in a volume with permissions, for anybody but the superuser)."""
+    index = rule_index(volume, rule.path)
+    volume.store.access.require_superuser("set lifecycle rules", rule.path)
+    await index.set_rule(rule.path, rule.checked())
+    return rule
+
+
+async def remove_rule(volume: Volume, path: str) -> None:
+    """Remove the rule of a directory. Raises PathNotFoundError if it has none,
+    PermissionDeniedError as `set_rule`."""
+    index = rule_index(volume, path)
+    volume.store.access.require_superuser("remove lifecycle rules", path)
+    if not await index.set_rule(path, None):
+        raise PathNotFoundError("the directory has no lifecycle rule", path=path)
+
+
+async def list_rules(volume: Volume) -> list[LifecycleRule]:
+    """The rules of a volume, by path."""
+    rules = await rule_index(volume, ROOT).rules.newest()
+    return [rule for _, rule in sorted(rules.rules.items())]

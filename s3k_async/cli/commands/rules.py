@@ -1,0 +1,186 @@
+"""Lifecycle rules: set, list, remove, run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from s3k_async.cli.command import Amount, CommandGroup, VolumeCommand, for_each
+from s3k_async.cli.durations import duration_option, duration_text, time_of
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import time_text
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.volume_addresses import (
+    Address,
+    parse_address,
+    parse_volume_address,
+    shown,
+)
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.model import ROOT
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+    from s3k_async.lifecycle_rules import DueAction, LifecycleRule
+
+__all__ = ["rules"]
+
+rules = CommandGroup(
+    name="rules",
+    help="""Lifecycle rules: files that expire, or become read-only.
+
+    A rule of a directory applies to all files below it. User metadata of a file comes before it:
+    ExpiresAt (epoch seconds), ExpiresAfter and ReadOnlyAfter (seconds), set by s3k attr --set.""",
+)
+
+
+@rules.command(name="set", cls=VolumeCommand)
+@click.argument("directory", metavar="DIRECTORY")
+@duration_option(
+    "--expire-after", help="Age after its last change at which a file is deleted, such as 30d."
+)
+@click.option("--expire-at", metavar="TIME", help="When the files are deleted (UTC by default).")
+@duration_option(
+    "--read-only-after",
+    help="Age after its last change at which a file becomes read-only, such as 1h.",
+)
+@click.pass_obj
+def set_rule(
+    invocation: Invocation,
+    directory: str,
+    expire_after: int | None,
+    expire_at: str | None,
+    read_only_after: int | None,
+) -> None:
+    """Set the rule of a directory, in place of its former one."""
+    at_ms = time_of(expire_at, "--expire-at")
+
+    async def work(clients: Clients) -> None:
+        address = parse_address(directory)
+        client = await clients.of(address)
+        rule = await client.set_rule(
+            address.path,
+            expire_at=None if at_ms is None else at_ms // 1000,
+            expire_after=expire_after,
+            read_only_after=read_only_after,
+        )
+        text = f"{shown(client, rule.path)}: {_text(rule)}"
+        invocation.say(text, **_fields(rule))
+
+    invocation.run(work)
+
+
+@rules.command(name="list", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.pass_obj
+def list_rules(invocation: Invocation, volume: str | None) -> None:
+    """List the rules of a volume. With --json, one JSON object per line."""
+
+    async def work(clients: Clients) -> None:
+        client = await clients.of(_volume(volume))
+        for rule in await client.rules():
+            if invocation.json:
+                invocation.output.json(_fields(rule))
+            else:
+                invocation.output.line(f"{rule.path}: {_text(rule)}")
+
+    invocation.run(work)
+
+
+@rules.command(name="remove", cls=VolumeCommand)
+@click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+@click.pass_obj
+def remove_rule(invocation: Invocation, directories: tuple[str, ...]) -> None:
+    """Remove the rules of directories."""
+
+    async def one(clients: Clients, directory: str) -> None:
+        address = parse_address(directory)
+        await (await clients.of(address)).remove_rule(address.path)
+
+    invocation.run(lambda clients: for_each(directories, lambda each: one(clients, each)))
+
+
+@rules.command(name="run", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option(
+    "--rate", type=Amount(min_open=True), metavar="FILES", help="Maximum files changed per second."
+)
+@click.pass_obj
+def run_rules(
+    invocation: Invocation, volume: str | None, dry_run: bool, rate: float | None
+) -> None:
+    """Delete the files that have expired, and make those read-only whose time has come.
+
+    Any number of runs may be made at the same time. With --dry-run and --json, one JSON object per
+    line for each file."""
+
+    async def work(clients: Clients) -> None:
+        client = await clients.of(_volume(volume))
+        if dry_run:
+            await _show(invocation, client.due_actions())
+        else:
+            await _run(invocation, client, rate)
+
+    invocation.run(work)
+
+
+async def _show(invocation: Invocation, actions: AsyncIterator[DueAction]) -> None:
+    async for each in actions:
+        if invocation.json:
+            fields = {"path": each.path, "action": each.action, "due_ms": each.due_ms}
+            invocation.output.json(fields)
+        else:
+            action = each.action.replace("_", "-")
+            invocation.output.line(f"{action}  {time_text(each.due_ms)}  {each.path}")
+
+
+async def _run(invocation: Invocation, client: S3kClient, rate: float | None) -> None:
+    with invocation.meter("rules") as meter:
+        result = await client.run_rules(rate=rate, progress=meter.part())
+    invocation.say(
+        f"{result.expired:,} files expired, {result.read_only:,} files became read-only",
+        expired=result.expired,
+        read_only=result.read_only,
+        stale=result.stale,
+        scanned=result.scanned,
+        failed=result.failed,
+    )
+    if result.failures:
+        raise FailedOperandsError(
+            result.failures,
+            some_succeeded=result.expired + result.read_only > 0,
+            count=result.failed,
+        )
+
+
+def _volume(text: str | None) -> Address:
+    """The address of a volume, by default the default one. Raises InvalidArgumentError."""
+    address = Address(None, ROOT, "") if text is None else parse_volume_address(text)
+    if address.path != ROOT:
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
+    return address
+
+
+def _text(rule: LifecycleRule) -> str:
+    """A rule in words: `expires after 30d, read-only after 1h`."""
+    parts = []
+    if rule.expire_at is not None:
+        parts.append(f"expires at {time_text(rule.expire_at * 1000)}")
+    if rule.expire_after is not None:
+        parts.append(f"expires after {duration_text(rule.expire_after)}")
+    if rule.read_only_after is not None:
+        parts.append(f"read-only after {duration_text(rule.read_only_after)}")
+    return ", ".join(parts)
+
+
+def _fields(rule: LifecycleRule) -> dict[str, Any]:
+    """The JSON fields of a rule."""
+    return {
+        "path": rule.path,
+        "expire_at": rule.expire_at,
+        "expire_after": rule.expire_after,
+        "read_only_after": rule.read_only_after,
+    }

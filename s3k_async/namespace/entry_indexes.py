@@ -1,0 +1,46 @@
+"""The indexes of a volume: what must have an entry before the table does.
+
+Callers that write entries need not know which there are: that of user metadata in every volume, and
+that of lifecycle rules in volumes with the feature `rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from s3k_async._core.runtime import Runtime
+from s3k_async.backends.ports.items import ItemStore
+from s3k_async.model import Entry
+from s3k_async.namespace.due_index import DueIndex
+from s3k_async.namespace.metadata_index import MetadataIndex
+from s3k_async.oplog.segments import Operations
+
+__all__ = ["EntryIndexes"]
+
+
+class EntryIndexes:
+    """The indexes of one volume. `rules`: whether it has the feature."""
+
+    def __init__(self, items: ItemStore, runtime: Runtime, *, rules: bool) -> None:
+        self.metadata = MetadataIndex(items, runtime)
+        self.due = DueIndex(items, runtime) if rules else None
+        """That of lifecycle rules; None in a volume without the feature."""
+
+    async def add_operations(self, operations: Operations) -> None:
+        """Add the entries as they will be after operations that are about to be applied. Raises the
+        errors of the table."""
+        await self.metadata.add_operations(operations)
+        if self.due is not None:
+            await self.due.add_operations(operations)
+
+    async def add_entries(self, entries: Sequence[Entry]) -> None:
+        """Add entries that are about to be written without being logged, as by a restore."""
+        await self.metadata.add_entries(entries)
+        if self.due is not None:
+            await self.due.add_entries(entries)
+
+    async def add_subtree(self, top: Entry) -> None:
+        """As `add_entries`, for an entry that is put back together with what is below it."""
+        await self.metadata.add_entries([top])
+        if self.due is not None:
+            await self.due.add_subtree(top)

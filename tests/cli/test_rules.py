@@ -1,0 +1,83 @@
+"""rules set, list, remove, run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+Tree = dict[str, bytes]
+
+
+@pytest.fixture
+def ruled(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A volume with rules, and a file in it."""
+    cli.ok("init", "./ruled", "--enable", "rules")
+    monkeypatch.setenv("S3K_VOLUME", "./ruled")
+    cli.ok("put", "-", "/top.txt", stdin=b"top")
+    return cli
+
+
+def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
+    said = ruled.ok("rules", "set", "/a", "--expire-after", "30d", "--read-only-after", "1h")
+    assert said.lines[0].endswith(": expires after 30d, read-only after 1h")
+    ruled.ok("rules", "set", "/a/b", "--expire-at", "2030-01-02T03:04")
+    assert ruled.ok("rules", "list").lines == [
+        "/a: expires after 30d, read-only after 1h",
+        "/a/b: expires at 2030-01-02T03:04:00Z",
+    ]
+    assert ruled.ok("rules", "list", "--json").json_lines() == [
+        {
+            "path": "/a",
+            "expire_at": None,
+            "expire_after": 30 * 86_400,
+            "read_only_after": 3600,
+        },
+        {
+            "path": "/a/b",
+            "expire_at": 1_893_553_440,
+            "expire_after": None,
+            "read_only_after": None,
+        },
+    ]
+    ruled.ok("rules", "remove", "/a", "/a/b")
+    assert ruled.ok("rules", "list").out == ""
+    assert "no lifecycle rule" in ruled.fails(3, "rules", "remove", "/a").errors
+
+
+def test_a_run(ruled: Cli) -> None:
+    ruled.ok("attr", "/top.txt", "--set", "ExpiresAt=1")
+    dry = ruled.ok("rules", "run", "--dry-run", "--json").json_lines()
+    assert dry == [{"path": "/top.txt", "action": "expire", "due_ms": 1000}]
+    assert ruled.ok("rules", "run", "--dry-run").out.split() == [
+        "expire",
+        "1970-01-01T00:00:01Z",
+        "/top.txt",
+    ]
+    ruled.ok("stat", "/top.txt")
+    said = ruled.ok("rules", "run", "--rate", "100", "--json").json()
+    assert (said["expired"], said["read_only"], said["failed"]) == (1, 0, 0)
+    ruled.fails(3, "stat", "/top.txt")
+    assert ruled.ok("rules", "run").out == "0 files expired, 0 files became read-only\n"
+
+
+def test_refusals(ruled: Cli) -> None:
+    ruled.fails(2, "rules", "set", "/a")
+    ruled.fails(2, "rules", "set", "/a", "--expire-after", "soon")
+    for time in ("soon", "2d"):  # an age would be in the past
+        assert "not a time" in ruled.fails(2, "rules", "set", "/a", "--expire-at", time).errors
+    ruled.fails(2, "rules", "set", "/a", "--expire-after", "0")
+    ruled.fails(2, "rules", "run", "--rate", "0")
+    ruled.fails(2, "rules", "run", ":/a")
+    ruled.fails(2, "attr", "/top.txt", "--set", "ExpiresAfter=30d")
+    assert ruled.ok("rules", "list").out == ""
+
+
+def test_a_volume_without_rules(cli: Cli, small_tree: Tree) -> None:
+    for command in (
+        ("list",),
+        ("run",),
+        ("run", "--dry-run"),
+        ("set", "/a", "--expire-after", "1"),
+    ):
+        assert "s3k migrate --enable rules" in cli.fails(1, "rules", *command).errors

@@ -1,0 +1,275 @@
+"""What rules of directories and metadata of files do, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from s3k_async.attributes import Attributes
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    InvalidArgumentError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
+from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.volumes import init_volume
+from tests.client.rig import memory_config
+from tests.lifecycle.ruled import DAY, HOUR, Ruled
+
+pytestmark = pytest.mark.layouts("path", "tree")
+
+NOTHING = RulesResult()
+
+
+def metadata(**values: object) -> Attributes:
+    return Attributes(metadata={name: str(value).encode() for name, value in values.items()})
+
+
+async def test_a_file_expires_at_its_time_and_not_before(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", expire_after=100)
+    await fs.write("/d/x/f", b"1")
+    await fs.write("/other", b"2")
+    assert await fs.run_rules() == RulesResult(scanned=1)
+    place.clock.advance(99.999)
+    assert await fs.run_rules() == NOTHING
+    assert [each async for each in fs.due_actions()] == []
+    place.clock.advance(0.001)
+    due_ms = place.clock.now_ms()
+    wanted = DueAction("/d/x/f", "expire", due_ms)
+    assert [each async for each in fs.due_actions()] == [wanted]
+    assert await place.paths() == {"/d/x/f", "/other"}
+    assert await fs.run_rules() == RulesResult(expired=1)
+    assert await place.paths() == {"/other"}
+    assert await place.due_items() == []
+    assert await place.findings() == []
+
+
+async def test_a_file_becomes_read_only_and_then_expires(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", read_only_after=10, expire_after=100)
+    written = await fs.write("/d/f", b"1")
+    place.clock.advance(9.999)
+    assert (await fs.run_rules()).read_only == 0
+    place.clock.advance(0.001)
+    assert (await fs.run_rules()).read_only == 1
+    found = await fs.stat("/d/f")
+    assert found.attributes.read_only
+    assert found.mtime_ms == written.mtime_ms
+    for change in (fs.delete("/d/f"), fs.write("/d/f", b"2")):
+        with pytest.raises(PermissionDeniedError):
+            await change
+    place.clock.advance(89.999)
+    assert await fs.run_rules() == NOTHING
+    place.clock.advance(0.001)
+    assert await fs.run_rules() == RulesResult(expired=1)
+    assert await place.paths() == set()
+    assert await place.findings() == []
+
+
+async def test_both_due_expires(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", read_only_after=10, expire_after=100)
+    await fs.write("/d/f", b"1")
+    place.clock.advance(DAY)
+    assert await fs.run_rules() == RulesResult(expired=1, scanned=1)
+
+
+async def test_a_change_prolongs_and_metadata_of_a_file_comes_first(
+    place: Ruled, fs: S3kClient
+) -> None:
+    await fs.set_rule("/d", expire_after=100)
+    for name in ("written", "touched", "left", "chmod", "sooner"):
+        await fs.write(f"/d/{name}", b"1")
+    await fs.run_rules()
+    await fs.set_attributes("/d/sooner", metadata={"ExpiresAfter": b"20"})
+    await fs.write("/d/longer", b"1", attributes=metadata(ExpiresAfter=1000))
+    await fs.write("/d/shorter", b"1", attributes=metadata(ExpiresAfter=70))
+    await fs.write("/d/at", b"1", attributes=metadata(ExpiresAt=int(place.clock.seconds) + 20))
+    place.clock.advance(60)
+    await fs.write("/d/written", b"2")
+    await fs.touch("/d/touched")
+    await fs.set_attributes("/d/chmod", mode=0o600)
+    assert (await fs.run_rules()).expired == 2
+    place.clock.advance(40)
+    assert (await fs.run_rules()).expired == 3
+    assert await place.paths() == {"/d/written", "/d/touched", "/d/longer"}
+    place.clock.advance(60)
+    assert (await fs.run_rules()).expired == 2
+    place.clock.advance(840)
+    assert (await fs.run_rules()).expired == 1
+    assert await place.paths() == set()
+    place.clock.advance(2 * DAY)  # what is left of a file that expired earlier
+    await fs.run_rules()
+    assert await place.due_items() == []
+    assert await place.findings() == []
+
+
+async def test_metadata_without_any_rule(place: Ruled, fs: S3kClient) -> None:
+    await fs.write("/f", b"1")
+    await fs.write("/g", b"1", attributes=metadata(ReadOnlyAfter=5, other=1))
+    await fs.set_attributes("/f", metadata={"ExpiresAt": b"%d" % (place.clock.seconds + 50)})
+    await fs.write("/gone", b"1", attributes=metadata(ExpiresAfter=5))
+    await fs.set_attributes("/gone", metadata={"ExpiresAfter": None})
+    await fs.rename("/f", "/h")
+    place.clock.advance(50)
+    result = await fs.run_rules()
+    assert (result.expired, result.read_only) == (1, 1)
+    assert await place.paths() == {"/g", "/gone"}
+    assert (await fs.stat("/g")).attributes.read_only
+
+
+async def test_a_past_time_is_due_at_once(place: Ruled, fs: S3kClient) -> None:
+    await fs.run_rules()
+    await fs.write("/f", b"1", attributes=metadata(ExpiresAt=1))
+    assert await fs.run_rules() == RulesResult(expired=1)
+
+
+async def test_the_nearest_rule_applies_for_each_action(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/", expire_after=1000)
+    await fs.set_rule("/a", expire_after=10, read_only_after=5)
+    await fs.set_rule("/a/b", expire_after=100)
+    for path in ("/f", "/a/f", "/a/b/f", "/a/bc/f"):
+        await fs.write(path, b"1")
+    place.clock.advance(5)
+    assert (await fs.run_rules()).read_only == 3
+    place.clock.advance(5)
+    assert (await fs.run_rules()).expired == 2
+    assert await place.paths() == {"/f", "/a/b/f"}
+    await fs.remove_rule("/a/b")
+    place.clock.advance(5)
+    assert (await fs.run_rules()).expired == 1
+    assert await place.paths() == {"/f"}
+    assert await fs.rules() == [
+        LifecycleRule("/", expire_after=1000),
+        LifecycleRule("/a", expire_after=10, read_only_after=5),
+    ]
+
+
+async def test_a_rule_that_becomes_longer(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", expire_after=100)
+    await fs.write("/d/f", b"1")
+    await fs.set_rule("/d", expire_after=200)
+    place.clock.advance(199)
+    assert (await fs.run_rules()).expired == 0
+    place.clock.advance(1)
+    assert (await fs.run_rules()).expired == 1
+
+
+async def test_a_rule_with_a_time(place: Ruled, fs: S3kClient) -> None:
+    await fs.write("/d/f", b"1")
+    at = datetime.fromtimestamp(place.clock.seconds + 100, UTC)
+    await fs.set_rule("/d", expire_at=at, read_only_after=timedelta(days=3))
+    assert await fs.rules() == [
+        LifecycleRule("/d", expire_at=int(at.timestamp()), read_only_after=3 * 86_400)
+    ]
+    place.clock.advance(99.999)
+    assert (await fs.run_rules()).expired == 0
+    place.clock.advance(0.001)
+    assert (await fs.run_rules()).expired == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"expire_after": 0}, {"expire_after": -1}, {"expire_at": 10**13}, {"read_only_after": 0}],
+)
+async def test_a_rule_needs_values_in_range(fs: S3kClient, values: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        await fs.set_rule("/d", **values)
+    assert raised.value.path == "/d"
+    assert await fs.rules() == []
+
+
+async def test_a_time_needs_a_zone(fs: S3kClient) -> None:
+    with pytest.raises(InvalidArgumentError, match="time zone"):
+        await fs.set_rule("/d", expire_at=datetime(2030, 1, 1))  # noqa: DTZ001 - refused
+
+
+async def test_a_missing_rule_is_not_removed(fs: S3kClient) -> None:
+    with pytest.raises(PathNotFoundError) as raised:
+        await fs.remove_rule("/d")
+    assert raised.value.path == "/d"
+
+
+@pytest.mark.parametrize("rate", [0, -1.0])
+async def test_a_rate_is_positive(fs: S3kClient, rate: float) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await fs.run_rules(rate=rate)
+
+
+@pytest.mark.parametrize("name", ["ExpiresAt", "ExpiresAfter", "ReadOnlyAfter"])
+@pytest.mark.parametrize("value", [b"", b"soon", b"1.5", b"-1", b"0", b"9" * 20, b" 1"])
+async def test_malformed_metadata_is_refused(
+    place: Ruled, fs: S3kClient, name: str, value: bytes
+) -> None:
+    await fs.write("/f", b"1")
+    with pytest.raises(InvalidArgumentError, match=name):
+        await fs.set_attributes("/f", metadata={name: value})
+    with pytest.raises(InvalidArgumentError, match=name):
+        await fs.write("/g", b"1", attributes=Attributes(metadata={name: value}))
+    assert await place.paths() == {"/f"}
+
+
+async def test_retention_cannot_be_shortened(place: Ruled, fs: S3kClient) -> None:
+    attributes = metadata(ExpiresAfter=100, ReadOnlyAfter=10, n=1)
+    await fs.write("/f", b"1", attributes=attributes)
+    place.clock.advance(10)
+    assert (await fs.run_rules()).read_only == 1
+    for values in ({"ExpiresAfter": b"1"}, {"ExpiresAfter": None}, {"ExpiresAt": b"1"}):
+        with pytest.raises(PermissionDeniedError, match="--writable"):
+            await fs.set_attributes("/f", metadata=values)
+    await fs.set_attributes("/f", metadata={"n": b"2"})
+    await fs.set_attributes("/f", read_only=False)
+    await fs.set_attributes("/f", metadata={"ExpiresAfter": None, "ReadOnlyAfter": None})
+    place.clock.advance(DAY)
+    result = await fs.run_rules()
+    assert (result.expired, result.read_only) == (0, 0)
+    assert await place.due_items() == []
+
+
+async def test_a_volume_without_the_feature() -> None:
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        for call in (
+            fs.set_rule("/d", expire_after=1),
+            fs.remove_rule("/d"),
+            fs.rules(),
+            fs.run_rules(),
+            anext(aiter(fs.due_actions())),
+        ):
+            with pytest.raises(UnsupportedError, match="s3k migrate --enable rules"):
+                await call
+        await fs.write("/f", b"", attributes=Attributes(metadata={"ExpiresAfter": b"soon"}))
+        assert (await fs.stat("/f")).attributes.metadata == {"ExpiresAfter": b"soon"}
+
+
+async def test_uncommitted_files_and_directories_do_not_expire(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", expire_after=10)
+    await fs.makedirs("/d/e")
+    async with fs.open("/d/f", "wb") as file:
+        place.clock.advance(100)
+        assert (await fs.run_rules()).expired == 0
+        await file.write(b"1")
+    assert (await fs.run_rules()).expired == 0
+    place.clock.advance(10)
+    assert (await fs.run_rules()).expired == 1
+    assert await fs.is_dir("/d/e")
+
+
+async def test_a_dry_run_writes_nothing(place: Ruled, fs: S3kClient) -> None:
+    await fs.write("/d/old", b"1")
+    await fs.set_rule("/d", expire_after=10)
+    await fs.write("/d/new", b"1")
+    await fs.write("/own", b"1", attributes=metadata(ReadOnlyAfter=1))
+    place.clock.advance(3 * HOUR)
+    before = sorted(map(str, await place.stored()))
+    place.faults.calls.clear()
+    found = {(each.path, each.action) async for each in fs.due_actions()}
+    assert found == {("/d/old", "expire"), ("/d/new", "expire"), ("/own", "read_only")}
+    methods = {call.method for call in place.faults.calls}
+    assert methods <= {"get", "get_many", "query"}
+    assert sorted(map(str, await place.stored())) == before
+    result = await fs.run_rules()
+    assert (result.expired, result.read_only) == (2, 1)
+    assert [each async for each in fs.due_actions()] == []
