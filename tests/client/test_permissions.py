@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,6 +114,17 @@ async def verdict(config: VolumeConfig, scene: AccessScene, actor: Actor) -> Per
     return None
 
 
+async def looked_at_what_is_due(fs: S3kClient) -> None:
+    assert [each async for each in fs.due_actions()] == []
+
+
+RULES: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
+    "set_rule": lambda fs: fs.set_rule("/d", expire_after=1),
+    "remove_rule": lambda fs: fs.remove_rule("/d"),
+    "run_rules": lambda fs: fs.run_rules(),
+    "due_actions": looked_at_what_is_due,
+}
+"""Calls that need the superuser, whatever the mode bits are."""
 ALL = {**SCENES, **{f"trash, {name}": scene for name, scene in TRASH_SCENES.items()}}
 
 
@@ -167,6 +178,22 @@ async def test_nothing_is_evaluated_without_the_flag(layout: LayoutName, name: s
     assert await verdict(config, scene, Actor(1002, (5,), 0)) is None
 
 
+@pytest.mark.parametrize("name", RULES)
+async def test_lifecycle_rules_are_the_superusers(layout: LayoutName, name: str) -> None:
+    config = memory_config(layout=layout)
+    creator = acting(config, OWNER, GROUP).config
+    await init_volume(creator, enable=["permissions", "rules"])
+    async with acting(config, 0, 0) as root:
+        await root.makedirs("/d")
+        await root.set_attributes("/d", mode=0o777, uid=OWNER)
+        await root.set_rule("/d", expire_after=60)
+        async with acting(config, OWNER, GROUP) as fs:
+            with pytest.raises(PermissionDeniedError, match="only the superuser"):
+                await RULES[name](fs)
+            assert [rule.path for rule in await fs.rules()] == ["/d"]
+        await RULES[name](root)
+
+
 def documented() -> list[str]:
     text = PAGE.read_text(encoding="utf-8")
     table = text[text.index("| call | needs |") :].split("\n\n")[0]
@@ -191,7 +218,7 @@ def test_the_page_has_what_every_scene_needs() -> None:
 
 def test_every_verb_has_a_row() -> None:
     no_verbs = {"close", "open_volume", "closed", "config", "name", "requests", "count", "trash"}
-    no_verbs |= {"cache_statistics", "transaction"}
+    no_verbs |= {"cache_statistics", "transaction", "rules", *RULES}
     verbs = {name for name in dir(S3kClient) if not name.startswith("_")} - no_verbs
     rows = {re.split("[ ,]", name)[0] for name in SCENES} - {"transaction"}
     assert rows == verbs
