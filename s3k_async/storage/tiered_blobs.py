@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from s3k_async.backends.ports.blob_keys import check_unchanged
+from s3k_async.backends.ports.blob_keys import check_copied_part, check_unchanged
 from s3k_async.backends.ports.blobs import (
     BlobInfo,
     BlobPage,
@@ -24,6 +24,7 @@ from s3k_async.backends.ports.blobs import (
     get_into,
 )
 from s3k_async.errors import (
+    BlobChangedError,
     BlobExistsError,
     BlobNotFoundError,
     S3kError,
@@ -56,6 +57,8 @@ class TieredBlobs:
         self.cold = cold
         self.through = through
         self.min_part = max(hot.min_part, cold.min_part)
+        self.composes = False
+        """Never: the source may be in one store and the upload in the other."""
 
     def __repr__(self) -> str:
         return f"TieredBlobs({self.hot!r}, {self.cold!r})"
@@ -193,7 +196,7 @@ class TieredBlobs:
         return BlobPage([merged[key] for key in keys], keys[-1] if more else None)
 
     async def start_upload(self, key: str) -> Upload:
-        return await (self.cold if self.through else self.hot).start_upload(key)
+        return _TieredUpload(await (self.cold if self.through else self.hot).start_upload(key))
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         for mark, store in ((_HOT, self.hot), (_COLD, self.cold)):
@@ -226,6 +229,43 @@ class TieredBlobs:
             await self.hot.close()
         finally:
             await self.cold.close()
+
+
+class _TieredUpload:
+    """An upload to one of the stores."""
+
+    def __init__(self, upload: Upload) -> None:
+        self._upload = upload
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        await self._upload.put_part(number, data)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """By a read: the source may be in the other store."""
+        check_copied_part(number, start, end)
+        if not isinstance(source, TieredBlobs):
+            raise UnsupportedError(
+                "only the blobs of the same two services are copied", path=source.uri(source_key)
+            )
+        data = await source.get(source_key, start, end, if_match=if_match)
+        if len(data) < end - start:
+            raise BlobChangedError("the blob ends before the range", path=source.uri(source_key))
+        await self._upload.put_part(number, data)
+
+    async def complete(self) -> BlobInfo:
+        return await self._upload.complete()
+
+    async def abort(self) -> None:
+        await self._upload.abort()
 
 
 def need_tiers(blobs: BlobStore, path: str) -> TieredBlobs:

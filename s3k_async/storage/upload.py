@@ -105,7 +105,7 @@ class PhysicalWriter:
         """How many bytes of a range of a blob have to be written, so that `copy` can add the rest:
         some if parts would become too small, all if none can be copied. `is_last`: no more bytes
         follow the range."""
-        if not self._blobs.can_copy_from(blobs):
+        if not (self._blobs.composes and self._blobs.can_copy_from(blobs)):
             return length
         waiting = self._pending.size
         head = max(0, self._blobs.min_part - waiting) if waiting else 0

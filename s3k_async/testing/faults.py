@@ -250,6 +250,7 @@ class FaultyBlobs:
         self.plan = plan
         self.store = store
         self.min_part = store.min_part
+        self.composes = store.composes
 
     def __repr__(self) -> str:
         return f"FaultyBlobs({self.store!r})"

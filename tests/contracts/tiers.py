@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from s3k_async.backends.ports.blobs import BlobInfo, Buffer, Upload
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload
 from s3k_async.storage.tiered_blobs import TieredBlobs
 
 __all__ = ["MovedBlobs"]
@@ -39,6 +39,18 @@ class _MovedUpload:
 
     async def put_part(self, number: int, data: Buffer) -> None:
         await self._upload.put_part(number, data)
+
+    async def copy_part(
+        self,
+        number: int,
+        source: BlobStore,
+        source_key: str,
+        start: int,
+        end: int,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        await self._upload.copy_part(number, source, source_key, start, end, if_match=if_match)
 
     async def complete(self) -> BlobInfo:
         if self._done is None:

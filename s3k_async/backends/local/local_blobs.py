@@ -81,6 +81,7 @@ class LocalBlobs:
     """
 
     min_part = 1
+    composes = True
 
     def __init__(self, directory: str | os.PathLike[str], runtime: Runtime = SYSTEM) -> None:
         self._root = os.path.abspath(directory)

@@ -99,6 +99,7 @@ class MemoryBlobs:
         self._name = name
         self.runtime = runtime
         self.min_part = min_part
+        self.composes = True
 
     def __repr__(self) -> str:
         return f"MemoryBlobs({self._name!r})"

@@ -119,6 +119,9 @@ class BlobStore(Protocol):
 
     min_part: int
     """Smallest size of a part that is not the last, bytes."""
+    composes: bool
+    """Whether `Upload.copy_part` runs without the bytes passing through this process, from stores
+    that it `can_copy_from`."""
 
     def uri(self, key: str) -> str:
         """The blob's URI for other programs: `s3://bucket/key`, `file:///...`, `memory://...`. The

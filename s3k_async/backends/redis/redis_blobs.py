@@ -296,6 +296,7 @@ class RedisBlobStore:
     """
 
     min_part = 1
+    composes = False
 
     def __init__(self, connection: RedisConnection, prefix: str, runtime: Runtime = SYSTEM) -> None:
         self._connection = connection

@@ -29,6 +29,7 @@ class PrefixedBlobs:
 
     def __init__(self, store: BlobStore, prefix: str) -> None:
         self.min_part = store.min_part
+        self.composes = store.composes
         self._store = store
         self._prefix = prefix
 

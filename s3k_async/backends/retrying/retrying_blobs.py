@@ -67,6 +67,7 @@ class RetryingBlobs:
         self._sender = Sender(retries, runtime, limiter, meter or Meter("data"))
         self._retries = self._sender.retries
         self.min_part = store.min_part
+        self.composes = store.composes
 
     def __repr__(self) -> str:
         return f"RetryingBlobs({self.store!r})"

@@ -125,6 +125,7 @@ class RocksdbBlobStore:
     """
 
     min_part = 1
+    composes = False
 
     def __init__(self, path: str, label: str, runtime: Runtime = SYSTEM) -> None:
         self._label = label

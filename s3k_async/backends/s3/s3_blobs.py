@@ -130,6 +130,7 @@ class S3Blobs:
     """
 
     min_part = 5 * _MIB
+    composes = True
     copy_limit = 5 * 1024 * _MIB
     """Largest object of one CopyObject, bytes; larger ones are copied in parts."""
     copy_part = 512 * _MIB
