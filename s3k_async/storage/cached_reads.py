@@ -79,6 +79,8 @@ class CachedReads:
         self._distrusted: set[str] = set()
         self._statistics = CacheStatistics()
         self._paused_until = float("-inf")
+        self._is_checked = False
+        """Whether no other user can change what is in the directory."""
         self._stored: int | None = None
         """Bytes stored since the size of the cache was estimated; None if it never was."""
         self._sweep: asyncio.Task[None] | None = None
@@ -98,6 +100,8 @@ class CachedReads:
             await self._threads.run(self.directory.prepare)
         except OSError as error:
             self._failed("made", error)
+        else:
+            self._is_checked = True
 
     async def get(
         self, blobs: BlobStore, key: str, start: int, end: int, *, size: int | None
@@ -203,7 +207,7 @@ class CachedReads:
 
     async def _load(self, source: _CachedObject, numbers: Sequence[int]) -> dict[int, _Block]:
         """The blocks that the disk has, counted as hits."""
-        if not self.trusts(source.key):
+        if not (self._is_checked and self.trusts(source.key)):
             return {}
         names = [self._name(source.key, number) for number in numbers]
 
@@ -251,7 +255,8 @@ class CachedReads:
 
     async def _store(self, key: str, blocks: Mapping[int, memoryview]) -> None:
         """Store blocks, unless that has failed recently."""
-        if not blocks or self._runtime.monotonic() < self._paused_until:
+        is_paused = not self._is_checked or self._runtime.monotonic() < self._paused_until
+        if not blocks or is_paused:
             return
         names = {self._name(key, number): block for number, block in blocks.items()}
 
@@ -302,11 +307,13 @@ class CachedReads:
         now = self._runtime.monotonic()
         if now >= self._paused_until:
             _LOG.warning(
-                "the cache %s cannot be %s (%s): for %d seconds nothing is stored in it",
+                "the cache %s cannot be %s (%s): %s",
                 self.directory.path,
                 what,
                 error.strerror or error,
-                PAUSE_SECONDS,
+                f"for {PAUSE_SECONDS:.0f} seconds nothing is stored in it"
+                if self._is_checked
+                else "this client does not use it",
             )
         self._paused_until = now + PAUSE_SECONDS
 

@@ -376,3 +376,20 @@ async def test_a_read_that_distrusts_an_object_joins_no_earlier_one(tmp_path: Pa
     rig.storage.distrust(content)
     assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
     assert len(await earlier) == len(DATA)
+
+
+async def test_a_directory_that_could_not_be_checked_is_never_used(tmp_path: Path) -> None:
+    """Another user may make it later."""
+    place = tmp_path / "file" / "cache"
+    place.parent.write_bytes(b"")
+    rig = await CacheRig(place).start()
+    content = await rig.storage.put(OBJECT, DATA)
+    place.parent.unlink()
+    (place / "s3k-blocks").mkdir(parents=True)
+    for number in range(8):
+        size = min(BLOCK, len(DATA) - number * BLOCK)
+        rig.directory.store(BlockName(SCOPE, content.physical, BLOCK, number), bytes(size))
+    rig.clock.advance(PAUSE_SECONDS + 1)
+    for _ in range(2):
+        assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+    assert rig.cache.statistics.stored == 0
