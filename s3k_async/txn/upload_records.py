@@ -13,7 +13,8 @@ by the client that ended it, or else by garbage collection.
 reads the parts, and publishes them on the condition that the token is still there. A client that
 stores a part writes its item first, and then reads the record: it removes a token that it finds. So
 a part that was acknowledged is in the file, or its completion begins again; and no two clients
-that store parts write to one item.
+that store parts write to one item. Every write of a token is on the condition that the record is as
+it was read: a request that arrives late does not write a token again that was removed.
 """
 
 from __future__ import annotations
@@ -145,18 +146,17 @@ class UploadRecords:
     async def begin_completion(self, upload_id: str) -> MultipartUpload:
         """Write a new token into the record of an open upload; returns the record. Raises
         UploadNotFoundError."""
-        upload = await self.need_open(upload_id)
-        token = self._runtime.uuid()
-        changed = replace(upload, completion=token, operation=token)
-        set_token: dict[str, Value] = {COMPLETION: token, OPERATION: token}
-        try:
-            await self._items.write(
-                Update(upload_key(upload_id), Condition(equals={STATE: "open"}), set_token)
-            )
-        except ConditionFailedError:
-            await self.need_open(upload_id)
-            raise
-        return changed
+        while True:
+            upload = await self.need_open(upload_id)
+            token = self._runtime.uuid()
+            set_token: dict[str, Value] = {COMPLETION: token, OPERATION: token}
+            # A request that arrives late, when the token was removed, must not write it again.
+            unchanged = Condition(equals={STATE: "open", OPERATION: upload.operation})
+            try:
+                await self._items.write(Update(upload_key(upload_id), unchanged, set_token))
+            except ConditionFailedError:
+                continue
+            return replace(upload, completion=token, operation=token)
 
     def completed(self, upload: MultipartUpload) -> Update:
         """The action that completes an upload, if its token is still there."""

@@ -2022,6 +2022,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{MULTIPART}::test_a_part_that_is_replaced_during_a_completion_is_in_the_file",
     ),
     Defect(
+        "uploads: a token that a delayed request writes again",
+        "txn/upload_records.py",
+        'unchanged = Condition(equals={STATE: "open", OPERATION: upload.operation})',
+        'unchanged = Condition(equals={STATE: "open"})',
+        f"{MULTIPART}::test_a_request_that_arrives_again_does_not_hide_a_part",
+    ),
+    Defect(
         "uploads: a completion that no part can interrupt",
         "txn/upload_records.py",
         'still = Condition(equals={STATE: "open", COMPLETION: upload.completion})',
