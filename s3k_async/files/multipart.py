@@ -63,6 +63,7 @@ __all__ = [
     "expire_uploads",
     "list_parts",
     "list_uploads",
+    "need_upload",
     "need_uploads",
     "put_part",
 ]
@@ -118,6 +119,12 @@ async def list_uploads(
             if len(found) >= limit:
                 break
     return found[:limit]
+
+
+async def need_upload(volume: Volume, upload_id: str) -> MultipartUpload:
+    """An open upload. Raises UploadNotFoundError, ItemFormatError."""
+    need_uploads(volume, ROOT)
+    return await _records(volume).need_open(upload_id)
 
 
 async def put_part(

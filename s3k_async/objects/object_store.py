@@ -657,9 +657,14 @@ class ObjectStore:
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
+        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
         """
-        return _info(await multipart.complete_upload(self._volume(), upload_id))
+        volume = self._volume()
+        info = upload_info(await multipart.need_upload(volume, upload_id))
+        path = await self._new(info.bucket, info.key)
+        complete = partial(multipart.complete_upload, volume, upload_id)
+        return _info(await self._placed(path, complete))
 
     @call
     async def abort_upload(self, upload_id: str) -> None:

@@ -409,7 +409,8 @@ class SyncObjectStore(BlockingObjectStore):
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
+        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
         """
         return self._call(lambda objects: objects.complete_upload(upload_id))
 
