@@ -88,13 +88,18 @@ async def create_upload(
     Nothing is visible at the path before the upload is completed. `lifetime`: seconds after which
     garbage collection, or `expire_uploads`, may abort it.
 
-    Raises IsDirectoryError (the root), InvalidPathError, InvalidArgumentError, UnsupportedError,
-    ReadOnlyVolumeError.
+    Raises IsDirectoryError (the root), InvalidPathError, ArgumentTypeError, InvalidArgumentError,
+    UnsupportedError, ReadOnlyVolumeError.
     """
     need_uploads(volume, path)
     if path == ROOT:
         raise IsDirectoryError("the root is a directory", path=path)
     volume.store.layout.check_path(path)
+    if isinstance(lifetime, bool) or not isinstance(lifetime, int | float):
+        raise ArgumentTypeError(
+            f"the lifetime of an upload is a number of seconds, not {type(lifetime).__name__}",
+            path=path,
+        )
     if not 0 < lifetime <= _LONGEST_LIFETIME:
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path

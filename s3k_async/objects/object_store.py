@@ -195,6 +195,7 @@ class ObjectStore:
         no key can have).
         """
         _need_limit(limit)
+        _need_token(after)
         return await self._page(bucket, prefix, after, limit)
 
     def iterate(self, bucket: str, prefix: str = "") -> AsyncIterator[ObjectInfo]:
@@ -591,6 +592,7 @@ class ObjectStore:
         the order of the index. An object that has the name during the whole search is found.
         Raises InvalidArgumentError, NameTooLongError."""
         _need_limit(limit)
+        _need_token(after)
         path = bucket_path(bucket)
         await self._need_bucket(path)
         found, token = await objects_with(self._volume(), name, path, after=after, limit=limit)
@@ -614,7 +616,10 @@ class ObjectStore:
     async def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        InvalidArgumentError (`limit`)."""
+        _need_limit(limit)
+        _need_token(after)
         path = bucket_path(bucket)
         await self._need_bucket(path)
         found = await multipart.list_uploads(self._volume(), path, after=after, limit=limit)
@@ -797,6 +802,15 @@ def _need_limit(limit: int) -> None:
         raise ArgumentTypeError(f"a limit is a number, not {type(limit).__name__}")
     if limit < 1:
         raise InvalidArgumentError(f"a page has at least one object, not {limit:,}")
+
+
+def _need_token(after: str) -> None:
+    if not isinstance(after, str):
+        raise ArgumentTypeError(f"the start of a page is text, not {type(after).__name__}")
+    try:
+        after.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError("the start of a page is not valid UTF-8") from error
 
 
 def _need_span(path: str, offset: int, size: int | None) -> None:

@@ -372,7 +372,8 @@ class SyncObjectStore(BlockingObjectStore):
     def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        InvalidArgumentError (`limit`)."""
         return self._call(lambda objects: objects.list_uploads(bucket, after=after, limit=limit))
 
     def put_part(self, upload_id: str, number: int, data: Buffer) -> PartInfo:

@@ -42,7 +42,7 @@ from s3k_async.backends.ports.items import (
     Value,
 )
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import ConditionFailedError, UploadNotFoundError
+from s3k_async.errors import ArgumentTypeError, ConditionFailedError, UploadNotFoundError
 from s3k_async.model import Content
 from s3k_async.storage.extents import physical_keys
 from s3k_async.txn.upload_items import (
@@ -110,8 +110,12 @@ class UploadRecords:
 
     async def get(self, upload_id: str) -> MultipartUpload | None:
         """The record of an upload; None for an upload that does not exist, or no longer. Raises
-        ItemFormatError."""
-        if UPLOAD_ID.fullmatch(str(upload_id)) is None:
+        ArgumentTypeError, ItemFormatError."""
+        if not isinstance(upload_id, str):
+            raise ArgumentTypeError(
+                f"the id of an upload is text, not {type(upload_id).__name__}", path=str(upload_id)
+            )
+        if UPLOAD_ID.fullmatch(upload_id) is None:
             return None
         item = await self._items.get(upload_key(upload_id))
         return None if item is None else upload_from(item)
@@ -123,7 +127,7 @@ class UploadRecords:
             raise UploadNotFoundError(
                 "no such multipart upload: it was completed or aborted, has expired, or never "
                 "existed",
-                path=str(upload_id),
+                path=upload_id,
             )
         return upload
 
