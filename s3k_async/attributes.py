@@ -62,15 +62,25 @@ class Attributes:
         return type(self).from_json, (self.to_json(),)
 
     def checked(self, path: str) -> Self:
-        """The same attributes. Raises InvalidArgumentError, with the path, for values out of range,
-        invalid names, and more than MAX_BYTES together."""
+        """The same attributes. Raises, with the path, ArgumentTypeError, and InvalidArgumentError
+        for values out of range, invalid names, and more than MAX_BYTES together."""
+        for what, number in (("mode", self.mode), ("uid", self.uid), ("gid", self.gid)):
+            if isinstance(number, bool) or not isinstance(number, int | None):
+                raise ArgumentTypeError(
+                    f"a {what} is a number, not {type(number).__name__}", path=path
+                )
+        if not isinstance(self.read_only, bool):
+            raise ArgumentTypeError(
+                f"read-only is True or False, not {type(self.read_only).__name__}", path=path
+            )
         if self.mode is not None and not 0 <= self.mode <= _MODE:
             raise InvalidArgumentError(f"the mode {self.mode} is not in 0 to 0o7777", path=path)
         for what, number in (("uid", self.uid), ("gid", self.gid)):
             if number is not None and not 0 <= number <= MAX_ID:
                 raise InvalidArgumentError(f"the {what} {number} is out of range", path=path)
-        for name in self.metadata:
+        for name, value in self.metadata.items():
             check_name(name, path)
+            _check_value(name, value, path)
         if (size := len(self.to_json())) > MAX_BYTES:
             raise InvalidArgumentError(
                 f"the attributes have {size} bytes, more than {MAX_BYTES}", path=path
@@ -150,6 +160,9 @@ class AttributeChange:
             if (value := getattr(self, name)) is not None
         }
         if self.metadata is not None:
+            for name, value in self.metadata.items():
+                if value is not None:
+                    _check_value(name, value, path)
             merged = {**attributes.metadata, **self.metadata}
             given["metadata"] = MappingProxyType(
                 {name: bytes(value) for name, value in merged.items() if value is not None}
@@ -161,6 +174,14 @@ class AttributeChange:
             raise MetadataNotFoundError(f"the entry has no metadata {name!r}", path=path)
         for name in sorted(self.absent & metadata.keys()):
             raise MetadataExistsError(f"the entry already has metadata {name!r}", path=path)
+
+
+def _check_value(name: object, value: object, path: str) -> None:
+    """Raise ArgumentTypeError unless it is the value of user metadata."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ArgumentTypeError(
+            f"the metadata {name!r:.80} is bytes, not {type(value).__name__}", path=path
+        )
 
 
 def check_name(name: str, path: str) -> None:

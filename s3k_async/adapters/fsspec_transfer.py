@@ -102,11 +102,10 @@ async def upload(
     Raises PathNotFoundError (no such local file), UnsupportedError (no regular file),
     PathExistsError (`exclusive`), and the errors of the write.
     """
-    descriptor, size = await to_thread.run_sync(local_tree.open_regular, local)
-    try:
+    async with local_tree.opened(local) as (descriptor, size):
         callback.set_size(size)
         async with gathered.room(size) if gathered else nullcontext():
-            piece = await to_thread.run_sync(local_tree.read, descriptor, local, 0, CHUNK)
+            piece = await local_tree.read_piece(descriptor, local, 0, CHUNK)
             if len(piece) < CHUNK:
                 if gathered is not None:
                     await gathered.write(target, piece)
@@ -120,11 +119,7 @@ async def upload(
                     await writer.write(piece)
                     callback.relative_update(len(piece))
                     sent += len(piece)
-                    piece = await to_thread.run_sync(
-                        local_tree.read, descriptor, local, sent, CHUNK
-                    )
-    finally:
-        os.close(descriptor)
+                    piece = await local_tree.read_piece(descriptor, local, sent, CHUNK)
 
 
 async def download(client: S3kClient, source: str, local: str, callback: Any) -> None:
@@ -139,7 +134,7 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
     async with local_tree.appearing(local) as descriptor:
         callback.set_size(reader.size)
         async for piece in verified(reader):
-            await to_thread.run_sync(local_tree.write, descriptor, local, piece)
+            await local_tree.write_piece(descriptor, local, piece)
             callback.relative_update(len(piece))
 
 

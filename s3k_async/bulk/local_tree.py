@@ -1,18 +1,25 @@
-"""Local files and directories for transfers. Blocking; raises errors of this package."""
+"""Local files and directories for transfers. Raises errors of this package.
+
+What is not a coroutine blocks. A cancelled task waits for its worker thread before it closes a
+file: the thread would otherwise go on with the number of a closed descriptor, which may by then be
+that of another file.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM
@@ -32,11 +39,16 @@ __all__ = [
     "local_errors",
     "make_directory",
     "open_regular",
+    "opened",
     "read",
+    "read_piece",
     "read_small",
     "survey",
     "write",
+    "write_piece",
 ]
+
+T = TypeVar("T")
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """Error codes of file systems without hard links."""
@@ -156,6 +168,42 @@ def read_small(path: str, limit: int) -> bytes | None:
 
 
 @asynccontextmanager
+async def opened(path: str) -> AsyncIterator[tuple[int, int]]:
+    """As `open_regular`, for the body of an `async with`."""
+    async with _open(partial(open_regular, path), lambda found: found[0]) as found:
+        yield found
+
+
+async def read_piece(descriptor: int, path: str, start: int, length: int) -> bytes:
+    """As `read`, in a worker thread."""
+    return await _to_the_end(lambda: read(descriptor, path, start, length))
+
+
+async def write_piece(descriptor: int, path: str, data: bytes | memoryview) -> None:
+    """As `write`, in a worker thread."""
+    await _to_the_end(lambda: write(descriptor, path, data))
+
+
+async def _to_the_end(call: Callable[[], T]) -> T:
+    """The result of a blocking call in a worker thread. A cancellation is raised when the call has
+    ended."""
+    return await to_the_end(partial(run_sync, call))
+
+
+@asynccontextmanager
+async def _open(opener: Callable[[], T], descriptor_of: Callable[[T], int]) -> AsyncIterator[T]:
+    """What an opener returns; its descriptor is closed at the end, also if the task is cancelled
+    while the opener runs."""
+    made: list[T] = []
+    try:
+        await _to_the_end(lambda: made.append(opener()))
+        yield made[0]
+    finally:
+        for each in made:
+            os.close(descriptor_of(each))
+
+
+@asynccontextmanager
 async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> AsyncIterator[int]:
     """A descriptor of a temporary file in the same directory, renamed into place at the end of the
     body.
@@ -166,16 +214,14 @@ async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> Asy
     place = await run_sync(partial(replaceable, path, hint=hint))
     # With a short name, since the file's own may have the maximum length.
     part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
-    descriptor = await run_sync(_create, part, path)
     try:
-        yield descriptor
-        await run_sync(_replace if overwrite else _link, part, place, path)
+        async with _open(partial(_create, part, path), int) as descriptor:
+            yield descriptor
+            await _to_the_end(partial(_replace if overwrite else _link, part, place, path))
     except BaseException:
         with anyio.CancelScope(shield=True):
             await run_sync(_remove, part)
         raise
-    finally:
-        os.close(descriptor)
 
 
 def _create(part: str, path: str) -> int:

@@ -11,6 +11,7 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.entry_attributes import check_lifecycle, need_attributes
 from s3k_async.errors import (
+    ArgumentTypeError,
     ConflictError,
     PathExistsError,
     S3kError,
@@ -79,6 +80,10 @@ async def publish_new(
     stored = None
     if attributes is not None:
         need_attributes(volume, path)
+        if not isinstance(attributes, Attributes):
+            raise ArgumentTypeError(
+                f"attributes are an Attributes, not {type(attributes).__name__}", path=path
+            )
         check_lifecycle(volume, path, attributes.metadata)
         stored = attributes.checked(path).to_json()
     race = ConflictBackoff(store)

@@ -4,8 +4,8 @@ once."""
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -277,7 +277,7 @@ def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: 
         data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
         if data is not None:
             return await storage.put(at.object_id, data)
-        async with _opened(local) as descriptor:  # the file has grown
+        async with local_tree.opened(local) as (descriptor, _):  # the file has grown
             writer = storage.writer(at.object_id)
             try:
                 await _send(descriptor, local, writer.write)
@@ -296,7 +296,7 @@ async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bo
         await client.write(target, data, overwrite=overwrite)
         return len(data)
     async with (
-        _opened(local) as descriptor,
+        local_tree.opened(local) as (descriptor, _),
         client.open(target, "wb" if overwrite else "xb") as writer,
     ):
         return await _send(descriptor, local, writer.write)
@@ -305,20 +305,10 @@ async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bo
 async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[object]]) -> int:
     """Write an open local file in pieces; returns its size."""
     sent = 0
-    while piece := await to_thread.run_sync(local_tree.read, descriptor, local, sent, CHUNK):
+    while piece := await local_tree.read_piece(descriptor, local, sent, CHUNK):
         await write(piece)
         sent += len(piece)
     return sent
-
-
-@asynccontextmanager
-async def _opened(local: str) -> AsyncIterator[int]:
-    """A descriptor of a regular local file."""
-    descriptor, _ = await to_thread.run_sync(local_tree.open_regular, local)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 async def _download_file(client: S3kClient, status: FileStatus, local: str, overwrite: bool) -> int:
@@ -331,5 +321,5 @@ async def _download_file(client: S3kClient, status: FileStatus, local: str, over
         local_tree.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,
     ):
         async for piece in verified(reader):
-            await to_thread.run_sync(local_tree.write, descriptor, local, piece)
+            await local_tree.write_piece(descriptor, local, piece)
     return reader.size

@@ -65,6 +65,7 @@ __all__ = [
     "expire_uploads",
     "list_parts",
     "list_uploads",
+    "need_upload",
     "need_uploads",
     "put_part",
 ]
@@ -92,13 +93,18 @@ async def create_upload(
     garbage collection, or `expire_uploads`, may abort it. `attributes`: those of the file, in a
     volume with attributes; None: an existing file keeps its own.
 
-    Raises IsDirectoryError (the root), InvalidPathError, InvalidArgumentError, UnsupportedError,
-    ReadOnlyVolumeError.
+    Raises IsDirectoryError (the root), InvalidPathError, ArgumentTypeError, InvalidArgumentError,
+    UnsupportedError, ReadOnlyVolumeError.
     """
     need_uploads(volume, path)
     if path == ROOT:
         raise IsDirectoryError("the root is a directory", path=path)
     volume.store.layout.check_path(path)
+    if isinstance(lifetime, bool) or not isinstance(lifetime, int | float):
+        raise ArgumentTypeError(
+            f"the lifetime of an upload is a number of seconds, not {type(lifetime).__name__}",
+            path=path,
+        )
     if not 0 < lifetime <= _LONGEST_LIFETIME:
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path
@@ -127,6 +133,12 @@ async def list_uploads(
             if len(found) >= limit:
                 break
     return found[:limit]
+
+
+async def need_upload(volume: Volume, upload_id: str) -> MultipartUpload:
+    """An open upload. Raises UploadNotFoundError, ItemFormatError."""
+    need_uploads(volume, ROOT)
+    return await _records(volume).need_open(upload_id)
 
 
 async def put_part(

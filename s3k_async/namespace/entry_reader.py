@@ -107,7 +107,8 @@ class EntryReader(StoredReader):
         partitions = self.keys.partitions(directory.key)
         limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
         if rows is not None:
-            share = rows // max(1, len(partitions)) + 1
+            # Services refuse a limit that does not fit into their numbers.
+            share = min(rows, ORDERED_ROWS) // max(1, len(partitions)) + 1
             limit = share if limit is None else min(share, limit)
         streams = [
             self.partition(directory, partition, limit, after=after) for partition in partitions

@@ -53,6 +53,8 @@ STALE_SECONDS: Final = 86_400
 """How long an item without its entry is kept: far longer than a change takes."""
 WRITES: Final = 32
 """Items that are written at the same time."""
+READ: Final = 10_000
+"""Items that are read together of a partition, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class MetadataIndex:
         ones follow; empty at the end."""
 
         async def part(number: int) -> tuple[list[IndexedEntry], bool]:
-            return await self._part(_partition(name, number), after, limit)
+            return await self._part(_partition(name, number), after, min(limit, READ))
 
         parts = await gather(part, range(SUFFIXES), limit=SUFFIXES)
         ordered = list(merge(*(found for found, _ in parts), key=_order))

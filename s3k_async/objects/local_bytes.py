@@ -62,13 +62,10 @@ async def pieces(source: Source, offset: int, size: int | None) -> AsyncGenerato
 
 
 async def _of_path(path: str, position: int) -> AsyncGenerator[bytes, None]:
-    descriptor, _ = await run_sync(local_tree.open_regular, path)
-    try:
-        while piece := await run_sync(local_tree.read, descriptor, path, position, CHUNK):
+    async with local_tree.opened(path) as (descriptor, _):
+        while piece := await local_tree.read_piece(descriptor, path, position, CHUNK):
             yield piece
             position += len(piece)
-    finally:
-        os.close(descriptor)
 
 
 async def _of_file(file: BinarySource, offset: int) -> AsyncGenerator[bytes, None]:
@@ -106,7 +103,7 @@ async def store_pieces(parts: AsyncIterator[bytes], target: Target) -> int:
         path = os.fspath(target)
         async with local_tree.appearing(path) as descriptor:
             async for piece in parts:
-                await run_sync(local_tree.write, descriptor, path, piece)
+                await local_tree.write_piece(descriptor, path, piece)
                 written += len(piece)
         return written
     if getattr(target, "write", None) is None:

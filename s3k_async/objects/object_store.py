@@ -195,6 +195,7 @@ class ObjectStore:
         no key can have).
         """
         _need_limit(limit)
+        _need_token(after)
         return await self._page(bucket, prefix, after, limit)
 
     def iterate(self, bucket: str, prefix: str = "") -> AsyncIterator[ObjectInfo]:
@@ -591,6 +592,7 @@ class ObjectStore:
         the order of the index. An object that has the name during the whole search is found.
         Raises InvalidArgumentError, NameTooLongError."""
         _need_limit(limit)
+        _need_token(after)
         path = bucket_path(bucket)
         await self._need_bucket(path)
         found, token = await objects_with(self._volume(), name, path, after=after, limit=limit)
@@ -625,7 +627,10 @@ class ObjectStore:
     async def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        InvalidArgumentError (`limit`)."""
+        _need_limit(limit)
+        _need_token(after)
         path = bucket_path(bucket)
         await self._need_bucket(path)
         found = await multipart.list_uploads(self._volume(), path, after=after, limit=limit)
@@ -668,9 +673,14 @@ class ObjectStore:
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
+        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
         """
-        return _info(await multipart.complete_upload(self._volume(), upload_id))
+        volume = self._volume()
+        info = upload_info(await multipart.need_upload(volume, upload_id))
+        path = await self._new(info.bucket, info.key)
+        complete = partial(multipart.complete_upload, volume, upload_id)
+        return _info(await self._placed(path, complete))
 
     @call
     async def abort_upload(self, upload_id: str) -> None:
@@ -803,6 +813,15 @@ def _need_limit(limit: int) -> None:
         raise ArgumentTypeError(f"a limit is a number, not {type(limit).__name__}")
     if limit < 1:
         raise InvalidArgumentError(f"a page has at least one object, not {limit:,}")
+
+
+def _need_token(after: str) -> None:
+    if not isinstance(after, str):
+        raise ArgumentTypeError(f"the start of a page is text, not {type(after).__name__}")
+    try:
+        after.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError("the start of a page is not valid UTF-8") from error
 
 
 def _need_span(path: str, offset: int, size: int | None) -> None:

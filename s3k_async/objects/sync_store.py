@@ -382,7 +382,8 @@ class SyncObjectStore(BlockingObjectStore):
     def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`."""
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        InvalidArgumentError (`limit`)."""
         return self._call(lambda objects: objects.list_uploads(bucket, after=after, limit=limit))
 
     def put_part(self, upload_id: str, number: int, data: Buffer) -> PartInfo:
@@ -419,7 +420,8 @@ class SyncObjectStore(BlockingObjectStore):
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError.
+        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
+        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
         """
         return self._call(lambda objects: objects.complete_upload(upload_id))
 

@@ -142,16 +142,17 @@ class CacheDirectory:
 
     def prepare(self) -> None:
         """Make the directory, readable by this user only. Raises ConfigError if other users could
-        change what is read from it."""
+        change what is read from it: all, or the group, unless it is shared by its setgid bit."""
         make_directories(self._folder)
         for place in (self.path, self._folder):
-            facts = os.stat(place)
-            if facts.st_mode & stat.S_IWOTH or (
-                facts.st_uid not in (os.geteuid(), 0) and not is_shared(place)
+            facts, is_trusting = os.stat(place), is_shared(place)
+            others = stat.S_IWOTH | (0 if is_trusting else stat.S_IWGRP)
+            if facts.st_mode & others or (
+                facts.st_uid not in (os.geteuid(), 0) and not is_trusting
             ):
                 raise ConfigError(
                     "other users can change what is in the directory of the cache: choose one of "
-                    "your own, or chmod o-w it",
+                    "your own, or chmod go-w it, or share it with its group by chmod g+s",
                     path=place,
                 )
 

@@ -36,6 +36,9 @@ CHECKS: Final = 256
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 _Block: TypeAlias = bytes | memoryview
+_FlightKey: TypeAlias = tuple[str, int, bool]
+"""Physical key, number of the block, and whether the disk may have it: a read that distrusts an
+object does not join one that began before."""
 
 
 class _CachedObject(NamedTuple):
@@ -72,10 +75,12 @@ class CachedReads:
         self._block = block
         self._writes = writes
         self._threads = Threads(THREADS, runtime)
-        self._flights: dict[tuple[str, int], asyncio.Future[_Block]] = {}
+        self._flights: dict[_FlightKey, asyncio.Future[_Block]] = {}
         self._distrusted: set[str] = set()
         self._statistics = CacheStatistics()
         self._paused_until = float("-inf")
+        self._is_checked = False
+        """Whether no other user can change what is in the directory."""
         self._stored: int | None = None
         """Bytes stored since the size of the cache was estimated; None if it never was."""
         self._sweep: asyncio.Task[None] | None = None
@@ -95,6 +100,8 @@ class CachedReads:
             await self._threads.run(self.directory.prepare)
         except OSError as error:
             self._failed("made", error)
+        else:
+            self._is_checked = True
 
     async def get(
         self, blobs: BlobStore, key: str, start: int, end: int, *, size: int | None
@@ -123,12 +130,13 @@ class CachedReads:
             numbers = range(-(-len(whole) // self._block))
             await self._store(key, {each: self._part(whole, 0, each) for each in numbers})
 
-    def distrust(self, keys: Iterable[str]) -> bool:
-        """Read objects from their source from now on, which replaces their blocks; whether that is
-        a change."""
-        before = len(self._distrusted)
+    def trusts(self, key: str) -> bool:
+        """Whether blocks of an object are read from the disk."""
+        return key not in self._distrusted
+
+    def distrust(self, keys: Iterable[str]) -> None:
+        """Read objects from their source from now on, which replaces their blocks."""
         self._distrusted.update(keys)
-        return len(self._distrusted) > before
 
     async def close(self) -> None:
         """Wait for the end of an eviction. Idempotent."""
@@ -152,10 +160,11 @@ class CachedReads:
         others from the disk or the source."""
         found: dict[int, _Block] = {}
         while missing := [number for number in numbers if number not in found]:
+            is_trusted = self.trusts(source.key)
             joined = {
                 number: flight
                 for number in missing
-                if (flight := self._flights.get((source.key, number))) is not None
+                if (flight := self._flights.get((source.key, number, is_trusted))) is not None
             }
             if own := [number for number in missing if number not in joined]:
                 found |= await self._fly(source, own)
@@ -172,7 +181,10 @@ class CachedReads:
         flights: dict[int, asyncio.Future[_Block]] = {
             each: loop.create_future() for each in numbers
         }
-        self._flights |= {(source.key, number): flight for number, flight in flights.items()}
+        is_trusted = self.trusts(source.key)
+        self._flights |= {
+            (source.key, number, is_trusted): flight for number, flight in flights.items()
+        }
         try:
             for number, block in (await self._load(source, numbers)).items():
                 flights[number].set_result(block)
@@ -189,13 +201,13 @@ class CachedReads:
             raise
         finally:
             for number, flight in flights.items():
-                del self._flights[source.key, number]
+                del self._flights[source.key, number, is_trusted]
                 flight.cancel()
         return {number: flight.result() for number, flight in flights.items()}
 
     async def _load(self, source: _CachedObject, numbers: Sequence[int]) -> dict[int, _Block]:
         """The blocks that the disk has, counted as hits."""
-        if source.key in self._distrusted:
+        if not (self._is_checked and self.trusts(source.key)):
             return {}
         names = [self._name(source.key, number) for number in numbers]
 
@@ -243,7 +255,8 @@ class CachedReads:
 
     async def _store(self, key: str, blocks: Mapping[int, memoryview]) -> None:
         """Store blocks, unless that has failed recently."""
-        if not blocks or self._runtime.monotonic() < self._paused_until:
+        is_paused = not self._is_checked or self._runtime.monotonic() < self._paused_until
+        if not blocks or is_paused:
             return
         names = {self._name(key, number): block for number, block in blocks.items()}
 
@@ -294,11 +307,13 @@ class CachedReads:
         now = self._runtime.monotonic()
         if now >= self._paused_until:
             _LOG.warning(
-                "the cache %s cannot be %s (%s): for %d seconds nothing is stored in it",
+                "the cache %s cannot be %s (%s): %s",
                 self.directory.path,
                 what,
                 error.strerror or error,
-                PAUSE_SECONDS,
+                f"for {PAUSE_SECONDS:.0f} seconds nothing is stored in it"
+                if self._is_checked
+                else "this client does not use it",
             )
         self._paused_until = now + PAUSE_SECONDS
 

@@ -188,12 +188,11 @@ class PhysicalStorage:
         has_bytes = start < (end if size is None else min(end, size))
         return self.cache if has_bytes and not is_uri(physical) else None
 
-    def distrust(self, content: Content) -> bool:
-        """Read content from its source from now on, since its checksum was wrong; whether that is a
-        change: a cached block may have been damaged before it was stored."""
-        if self.cache is None or is_uri(content.physical):
-            return False
-        return self.cache.distrust(physical_keys(content.physical))
+    def distrust(self, content: Content) -> None:
+        """Read content from its source from now on, since its checksum was wrong: a cached block
+        may have been damaged before it was stored."""
+        if self.cache is not None and not is_uri(content.physical):
+            self.cache.distrust(physical_keys(content.physical))
 
     async def _read_extents(self, physical: str, start: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `start` on, which are there. Extents that are read as a
@@ -215,10 +214,13 @@ class PhysicalStorage:
         if extent.is_hole:
             buffer[:] = bytes(len(buffer))
             return
+        cache = self.cache
+        with_cache = cache is not None and cache.trusts(extent.key)
         await self._fill(extent, buffer)
         if not extent.checksum or checksum_of(buffer) == extent.checksum:
             return
-        if self.cache is not None and self.cache.distrust([extent.key]):
+        if cache is not None and with_cache:
+            cache.distrust([extent.key])
             await self._fill(extent, buffer)
         if (found := checksum_of(buffer)) != extent.checksum:
             raise CorruptDataError(

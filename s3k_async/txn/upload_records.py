@@ -13,7 +13,8 @@ by the client that ended it, or else by garbage collection.
 reads the parts, and publishes them on the condition that the token is still there. A client that
 stores a part writes its item first, and then reads the record: it removes a token that it finds. So
 a part that was acknowledged is in the file, or its completion begins again; and no two clients
-that store parts write to one item.
+that store parts write to one item. Every write of a token is on the condition that the record is as
+it was read: a request that arrives late does not write a token again that was removed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from s3k_async.backends.ports.items import (
     Value,
 )
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import ConditionFailedError, UploadNotFoundError
+from s3k_async.errors import ArgumentTypeError, ConditionFailedError, UploadNotFoundError
 from s3k_async.model import Content
 from s3k_async.storage.extents import physical_keys
 from s3k_async.txn.upload_items import (
@@ -117,8 +118,12 @@ class UploadRecords:
 
     async def get(self, upload_id: str) -> MultipartUpload | None:
         """The record of an upload; None for an upload that does not exist, or no longer. Raises
-        ItemFormatError."""
-        if UPLOAD_ID.fullmatch(str(upload_id)) is None:
+        ArgumentTypeError, ItemFormatError."""
+        if not isinstance(upload_id, str):
+            raise ArgumentTypeError(
+                f"the id of an upload is text, not {type(upload_id).__name__}", path=str(upload_id)
+            )
+        if UPLOAD_ID.fullmatch(upload_id) is None:
             return None
         item = await self._items.get(upload_key(upload_id))
         return None if item is None else upload_from(item)
@@ -130,7 +135,7 @@ class UploadRecords:
             raise UploadNotFoundError(
                 "no such multipart upload: it was completed or aborted, has expired, or never "
                 "existed",
-                path=str(upload_id),
+                path=upload_id,
             )
         return upload
 
@@ -153,18 +158,17 @@ class UploadRecords:
     async def begin_completion(self, upload_id: str) -> MultipartUpload:
         """Write a new token into the record of an open upload; returns the record. Raises
         UploadNotFoundError."""
-        upload = await self.need_open(upload_id)
-        token = self._runtime.uuid()
-        changed = replace(upload, completion=token, operation=token)
-        set_token: dict[str, Value] = {COMPLETION: token, OPERATION: token}
-        try:
-            await self._items.write(
-                Update(upload_key(upload_id), Condition(equals={STATE: "open"}), set_token)
-            )
-        except ConditionFailedError:
-            await self.need_open(upload_id)
-            raise
-        return changed
+        while True:
+            upload = await self.need_open(upload_id)
+            token = self._runtime.uuid()
+            set_token: dict[str, Value] = {COMPLETION: token, OPERATION: token}
+            # A request that arrives late, when the token was removed, must not write it again.
+            unchanged = Condition(equals={STATE: "open", OPERATION: upload.operation})
+            try:
+                await self._items.write(Update(upload_key(upload_id), unchanged, set_token))
+            except ConditionFailedError:
+                continue
+            return replace(upload, completion=token, operation=token)
 
     def completed(self, upload: MultipartUpload) -> Update:
         """The action that completes an upload, if its token is still there."""

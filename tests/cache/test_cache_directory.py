@@ -196,10 +196,22 @@ def test_directories_and_files_are_private(directory: Directory, tmp_path: Path)
     assert modes == {0o700, 0o600}
 
 
-def test_a_directory_that_others_can_change_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o775, 0o720, 0o2777])
+def test_a_directory_that_others_can_change_is_refused(mode: int, tmp_path: Path) -> None:
     place = tmp_path / "shared"
     place.mkdir()
-    place.chmod(0o777)
+    place.chmod(mode)
+    with pytest.raises(ConfigError, match="other users"):
+        Directory(place)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o2775])
+def test_a_directory_of_this_user_or_shared_with_a_group_is_used(mode: int, tmp_path: Path) -> None:
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(mode)
+    Directory(place)
+    (place / "s3k-blocks").chmod(0o777)
     with pytest.raises(ConfigError, match="other users"):
         Directory(place)
 

@@ -348,3 +348,48 @@ async def test_an_extent_with_a_wrong_checksum_is_read_from_its_source(tmp_path:
     assert await rig.storage.read(content.physical, size=content.size) == DATA[30:]
     fresh = await CacheRig(tmp_path, name=rig.name).start()
     assert await fresh.storage.read(content.physical, size=content.size) == DATA[30:]
+
+
+async def _poisoned(rig: CacheRig) -> Content:
+    """An object of which the cache has a valid block with other bytes."""
+    content = await rig.storage.put(OBJECT, DATA)
+    await rig.storage.read(content.physical, size=len(DATA))
+    rig.directory.store(BlockName(SCOPE, content.physical, BLOCK, 3), bytes(BLOCK))
+    return content
+
+
+async def test_each_of_several_reads_of_wrong_bytes_reads_the_source(tmp_path: Path) -> None:
+    rig = await CacheRig(tmp_path).start()
+    whole = await _poisoned(rig)
+    size = len(DATA) + 5
+    extents = [Extent(whole.physical, 0, len(DATA), whole.checksum), Extent("", 0, 5)]
+    content = content_of(OBJECT, extents)
+    reads = [rig.storage.read(content.physical, size=size) for _ in range(3)]
+    assert await asyncio.gather(*reads) == [DATA + bytes(5)] * 3
+
+
+async def test_a_read_that_distrusts_an_object_joins_no_earlier_one(tmp_path: Path) -> None:
+    rig = await CacheRig(tmp_path).start()
+    content = await _poisoned(rig)
+    earlier = asyncio.ensure_future(rig.storage.read(content.physical, size=len(DATA)))
+    await asyncio.sleep(0)
+    rig.storage.distrust(content)
+    assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+    assert len(await earlier) == len(DATA)
+
+
+async def test_a_directory_that_could_not_be_checked_is_never_used(tmp_path: Path) -> None:
+    """Another user may make it later."""
+    place = tmp_path / "file" / "cache"
+    place.parent.write_bytes(b"")
+    rig = await CacheRig(place).start()
+    content = await rig.storage.put(OBJECT, DATA)
+    place.parent.unlink()
+    (place / "s3k-blocks").mkdir(parents=True)
+    for number in range(8):
+        size = min(BLOCK, len(DATA) - number * BLOCK)
+        rig.directory.store(BlockName(SCOPE, content.physical, BLOCK, number), bytes(size))
+    rig.clock.advance(PAUSE_SECONDS + 1)
+    for _ in range(2):
+        assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+    assert rig.cache.statistics.stored == 0

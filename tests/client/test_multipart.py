@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -13,12 +13,14 @@ from uuid import uuid4
 import pytest
 
 from s3k_async._core.concurrency import run_all
-from s3k_async.backends.ports.items import Condition, Update
+from s3k_async.backends.memory.memory_items import MemoryItems
+from s3k_async.backends.ports.items import Condition, Delete, Put, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
     BusyError,
+    ConditionFailedError,
     ConflictError,
     DataMissingError,
     InvalidArgumentError,
@@ -51,7 +53,7 @@ from s3k_async.namespace import multi_path_commit
 from s3k_async.storage.extents import parse_extents, physical_keys
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock, volume_record
-from s3k_async.txn.upload_items import is_upload_partition, part_key, upload_key
+from s3k_async.txn.upload_items import COMPLETION, is_upload_partition, part_key, upload_key
 from s3k_async.txn.upload_records import UploadRecords
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
@@ -422,6 +424,34 @@ async def test_a_part_that_is_replaced_during_a_completion_is_in_the_file(
         go.set()
         await completion
         assert await other.read("/f") == b"one, TWO, three"
+        await nothing_is_left(other, "/f")
+
+
+async def test_a_request_that_arrives_again_does_not_hide_a_part(
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write that begins a completion was sent again after its time-out, and the first request
+    arrives when a part has interrupted that completion."""
+    begun: list[Update] = []
+    write = MemoryItems.write
+
+    async def recorded(items: MemoryItems, action: Put | Update | Delete) -> None:
+        await write(items, action)
+        if isinstance(action, Update) and COMPLETION in action.set:
+            begun.append(action)
+
+    monkeypatch.setattr(MemoryItems, "write", recorded)
+    async with held(layout, publishes) as (volume, other, reached, go):
+        upload = await create_upload(of(other), "/f")
+        await put_part(of(other), upload.id, 1, b"one, ")
+        completion = asyncio.create_task(complete_upload(volume, upload.id))
+        await reached.wait()
+        await put_part(of(other), upload.id, 2, b"two")
+        with suppress(ConditionFailedError):
+            await of(other).items.write(begun[0])
+        go.set()
+        await completion
+        assert await other.read("/f") == b"one, two"
         await nothing_is_left(other, "/f")
 
 

@@ -11,6 +11,7 @@ from s3k_async.client import S3kClient
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     InvalidArgumentError,
+    IsDirectoryError,
     PathNotFoundError,
     UploadNotFoundError,
 )
@@ -203,3 +204,32 @@ async def test_refusals(objects: ObjectStore) -> None:
     with pytest.raises(PathNotFoundError):
         await objects.copy_part(upload.id, 0, "b", "missing")
     assert await objects.list_parts(upload.id) == []
+
+
+async def test_an_upload_does_not_bring_its_bucket_back(
+    objects: ObjectStore, fs: S3kClient
+) -> None:
+    await objects.create_bucket("other")
+    upload = await objects.create_upload("other", "d/k")
+    await objects.put_part(upload.id, 0, b"data")
+    await fs.rename("/other", "/renamed")
+    with pytest.raises(PathNotFoundError, match="no such bucket"):
+        await objects.complete_upload(upload.id)
+    assert [each.name async for each in objects.list_buckets()] == ["b", "renamed"]
+    await objects.create_bucket("other")
+    await objects.complete_upload(upload.id)
+    assert await objects.read("other", "d/k") == b"data"
+
+
+async def test_an_upload_takes_the_place_of_directories_without_objects(
+    objects: ObjectStore, fs: S3kClient
+) -> None:
+    upload = await objects.create_upload("b", "k")
+    await objects.put_part(upload.id, 0, b"data")
+    await objects.create("b", "k/below", b"")
+    with pytest.raises(IsDirectoryError):
+        await objects.complete_upload(upload.id)
+    await objects.delete("b", "k/below")
+    await fs.makedirs("/b/k/d/e")
+    await objects.complete_upload(upload.id)
+    assert await objects.read("b", "k") == b"data"

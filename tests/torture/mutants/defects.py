@@ -2016,9 +2016,25 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "cache: reads that do not share their requests",
         "storage/cached_reads.py",
-        "                if (flight := self._flights.get((source.key, number))) is not None\n",
-        "                if (flight := self._flights.get((source.key, -1 - number))) is not None\n",
+        "(flight := self._flights.get((source.key, number, is_trusted)))",
+        "(flight := self._flights.get((source.key, -1, is_trusted)))",
         f"{CACHED_READS}::test_concurrent_reads_of_an_object_fetch_it_once",
+    ),
+    Defect(
+        "cache: a distrusted object is read by a flight that trusts the disk",
+        "storage/cached_reads.py",
+        "(flight := self._flights.get((source.key, number, is_trusted)))",
+        "(flight := self._flights.get((source.key, number, True)))",
+        f"{CACHED_READS}::test_a_read_that_distrusts_an_object_joins_no_earlier_one",
+    ),
+    Defect(
+        "cache: only the first of several reads of wrong bytes reads the source",
+        "storage/physical.py",
+        "        with_cache = cache is not None and cache.trusts(extent.key)\n"
+        "        await self._fill(extent, buffer)\n",
+        "        await self._fill(extent, buffer)\n"
+        "        with_cache = cache is not None and cache.trusts(extent.key)\n",
+        f"{CACHED_READS}::test_each_of_several_reads_of_wrong_bytes_reads_the_source",
     ),
     Defect(
         "cache: a full disk that is written to again at once",
@@ -2096,6 +2112,13 @@ DEFECTS: tuple[Defect, ...] = (
         "        await records.confirm_part(upload_id)\n",
         "        await records.need_open(upload_id)\n",
         f"{MULTIPART}::test_a_part_that_is_replaced_during_a_completion_is_in_the_file",
+    ),
+    Defect(
+        "uploads: a token that a delayed request writes again",
+        "txn/upload_records.py",
+        'unchanged = Condition(equals={STATE: "open", OPERATION: upload.operation})',
+        'unchanged = Condition(equals={STATE: "open"})',
+        f"{MULTIPART}::test_a_request_that_arrives_again_does_not_hide_a_part",
     ),
     Defect(
         "uploads: a completion that no part can interrupt",
