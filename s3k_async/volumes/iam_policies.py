@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import UnsupportedError
-from s3k_async.volumes.connections import log_location
+from s3k_async.volumes.connections import hot_location, log_location
 
 __all__ = ["ROLES", "Role", "iam_policy"]
 
@@ -79,16 +79,22 @@ _NEEDS: Final[dict[Role, _Needs]] = {
 
 
 def iam_policy(
-    config: VolumeConfig, role: Role, *, account: str = "*", partition: str = "aws"
+    config: VolumeConfig,
+    role: Role,
+    *,
+    hot: str = "",
+    account: str = "*",
+    partition: str = "aws",
 ) -> dict[str, Any]:
     """The policy document for a role in a volume, as for `json.dumps`.
 
     `reader`: everything that changes nothing. `writer`: all verbs of a client. `gc`: garbage
     collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
-    creation and destruction. `account`: the id of the table's account; `partition`: `aws`,
-    `aws-cn` or `aws-us-gov`.
+    creation and destruction. `hot`: the hot location, which only the record of a volume has.
+    `account`: the id of the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`.
 
-    Locations of other services have no part in it. Raises UnsupportedError if none is of AWS.
+    Locations of other services have no part in it. Raises UnsupportedError if none is of AWS,
+    ConfigError for a hot location that is none.
     """
     needs = _NEEDS[role]
     statements: list[dict[str, Any]] = []
@@ -99,6 +105,9 @@ def iam_policy(
     data, log = config.data, log_location(config)
     if isinstance(data, S3Bucket):
         statements += _on_objects("Data", needs.data, data, needs, partition)
+    fast = hot_location(config, hot)
+    if isinstance(fast, S3Bucket):
+        statements += _on_objects("Hot", needs.data, fast, needs, partition)
     if isinstance(log, S3Bucket) and config.log_mode != "disabled" and needs.log:
         statements += _on_objects("Log", needs.log, log, needs, partition)
     if not statements:
@@ -106,7 +115,7 @@ def iam_policy(
             "the volume is not in DynamoDB and S3: IAM does not apply to its locations",
             path=config.table.label,
         )
-    buckets = sorted({each.bucket for each in (data, log) if isinstance(each, S3Bucket)})
+    buckets = sorted({each.bucket for each in (data, fast, log) if isinstance(each, S3Bucket)})
     if needs.buckets and buckets:
         arns = [f"arn:{partition}:s3:::{each}" for each in buckets]
         statements.append(_statement("Buckets", "s3", needs.buckets, arns))

@@ -249,6 +249,16 @@ def test_a_log_of_its_own_and_a_key(cli: Cli) -> None:
     assert "Condition" not in found["DataListing"]
 
 
+def test_a_hot_location(cli: Cli) -> None:
+    document = cli.ok(
+        *("policy", "gc", VOLUME, "--region", "eu-west-1", "--hot", "s3://fast/s3k/"),
+        *("--table", "meta", "--bucket", "warehouse"),
+    ).json()
+    found = {each["Sid"]: each for each in document["Statement"]}
+    assert found["Hot"] == {**found["Data"], "Sid": "Hot", "Resource": ["arn:aws:s3:::fast/s3k/*"]}
+    assert found["Buckets"]["Resource"] == ["arn:aws:s3:::fast", "arn:aws:s3:::warehouse"]
+
+
 def test_names_of_statements_are_those_that_iam_accepts() -> None:
     for role in ROLES:
         names = [each["Sid"] for each in iam_policy(AT_AWS, role)["Statement"]]

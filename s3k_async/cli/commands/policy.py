@@ -20,6 +20,12 @@ __all__ = ["policy"]
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("volume", required=False)
 @click.option(
+    "--hot",
+    default="",
+    metavar="LOCATION",
+    help="The hot location of the volume, which its settings do not have.",
+)
+@click.option(
     "--account", default="*", metavar="ID", help="The id of the table's account [default: any]."
 )
 @click.option(
@@ -30,7 +36,12 @@ __all__ = ["policy"]
 )
 @click.pass_obj
 def policy(
-    invocation: Invocation, role: str, volume: str | None, account: str, partition: str
+    invocation: Invocation,
+    role: str,
+    volume: str | None,
+    hot: str,
+    account: str,
+    partition: str,
 ) -> None:
     """Print the IAM policy with the permissions that ROLE needs for VOLUME, and no others.
 
@@ -42,5 +53,5 @@ def policy(
     if account != "*" and not (account.isascii() and account.isdigit() and len(account) == 12):
         raise InvalidArgumentError("an account id has twelve digits", path=account)
     config = invocation.resolve(address.volume if address else None)
-    document = iam_policy(config, cast("Role", role), account=account, partition=partition)
+    document = iam_policy(config, cast("Role", role), hot=hot, account=account, partition=partition)
     click.echo(json.dumps(document, indent=2))
