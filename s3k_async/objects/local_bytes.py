@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from functools import partial
+from io import RawIOBase
 from typing import Final, Protocol, TypeAlias
 
 from anyio.to_thread import run_sync
@@ -45,40 +45,45 @@ async def pieces(source: Source, offset: int, size: int | None) -> AsyncGenerato
     UnsupportedError (not a regular file), PermissionDeniedError.
     """
     found = (
-        _of_path(os.fspath(source), offset)
+        _of_path(os.fspath(source), offset, size)
         if isinstance(source, str | os.PathLike)
-        else _of_file(source, offset)
+        else _of_file(source, offset, size)
     )
-    left = size
     async with aclosing(found) as parts:
         async for part in parts:
-            piece = part if left is None else part[:left]
-            if piece:
-                yield piece
-            if left is not None:
-                left -= len(piece)
-                if not left:
-                    return
+            yield part
 
 
-async def _of_path(path: str, position: int) -> AsyncGenerator[bytes, None]:
+async def _of_path(path: str, start: int, size: int | None) -> AsyncGenerator[bytes, None]:
+    position, end = start, None if size is None else start + size
     async with local_tree.opened(path) as (descriptor, _):
-        while piece := await local_tree.read_piece(descriptor, path, position, CHUNK):
+        while wanted := CHUNK if end is None else min(CHUNK, end - position):
+            piece = await local_tree.read_piece(descriptor, path, position, wanted)
+            if not piece:
+                return
             yield piece
             position += len(piece)
 
 
-async def _of_file(file: BinarySource, offset: int) -> AsyncGenerator[bytes, None]:
-    read = getattr(file, "read", None)
-    if read is None:
+async def _of_file(
+    file: BinarySource, offset: int, size: int | None
+) -> AsyncGenerator[bytes, None]:
+    """No more is read than is needed: what follows may belong to others, or never come."""
+    if getattr(file, "read", None) is None:
         raise ArgumentTypeError(
             f"a source is a path or an open binary file, not {type(file).__name__}"
         )
-    skip = offset
-    while piece := await run_sync(partial(_read, file, min(CHUNK, skip) if skip else CHUNK)):
-        if skip:
-            skip -= len(piece)
-        else:
+    skip, left = offset, size
+    while left != 0:
+        wanted = skip or left
+        piece = await run_sync(_read, file, CHUNK if wanted is None else min(CHUNK, wanted))
+        if not piece:
+            return
+        skip, piece = max(0, skip - len(piece)), piece[skip:]
+        if left is not None:
+            piece = piece[:left]
+            left -= len(piece)
+        if piece:
             yield piece
 
 
@@ -122,7 +127,7 @@ def _write(file: BinaryTarget, data: bytes) -> None:
     with local_tree.local_errors(_name(file)):
         while view:
             done = file.write(bytes(view) if len(view) < len(data) else data)
-            if done == 0:
+            if done == 0 or (done is None and isinstance(file, RawIOBase)):  # it would block
                 raise EndOfFileError("the file accepts no more bytes", path=_name(file))
             view = view[done if isinstance(done, int) else len(view) :]
 

@@ -6,9 +6,10 @@ import asyncio
 import errno
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
+from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
+    EndOfFileError,
     InvalidArgumentError,
     IsDirectoryError,
     NotDirectoryError,
@@ -45,6 +47,14 @@ LOCAL_PARTS = list(itertools.product((0, 1000, 3000, 4000), (None, 0, 700, 9999)
 def part(offset: int, size: int | None) -> bytes:
     """The bytes of DATA in a range."""
     return DATA[offset:] if size is None else DATA[offset : offset + size]
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[BufferedReader, FileIO]]:
+    """Both ends of a pipe."""
+    source, sink = os.pipe()
+    with open(source, "rb") as reader, open(sink, "wb", buffering=0) as writer:
+        yield reader, writer
 
 
 async def keys(objects: ObjectStore, bucket: str = "b") -> list[str]:
@@ -290,6 +300,39 @@ async def test_an_open_file_is_read_from_its_position(objects: ObjectStore) -> N
     file.seek(100)
     await objects.create_from_file("b", "k", file, offset=10, size=20)
     assert await objects.read("b", "k") == DATA[110:130]
+
+
+async def test_no_more_of_an_open_file_is_read_than_asked_for(objects: ObjectStore) -> None:
+    """What follows belongs to others; the end of a pipe never comes while its writer is open."""
+    file = BytesIO(DATA)
+    await objects.create_from_file("b", "file", file, offset=10, size=20)
+    assert file.tell() == 30
+    with pipe() as (source, sink):
+        sink.write(DATA[:100])
+        await objects.create_from_file("b", "pipe", source, offset=10, size=20)
+        await objects.write_from_file("b", "pipe", source, offset=20, size=0)
+        await objects.write_from_file("b", "pipe", source, offset=20, size=70)
+    assert await objects.read("b", "file") == DATA[10:30]
+    assert await objects.read("b", "pipe") == DATA[10:100]
+
+
+async def test_a_file_that_returns_more_than_asked_for(objects: ObjectStore) -> None:
+    class Generous(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(64)
+
+    await objects.create_from_file("b", "k", Generous(DATA), offset=10, size=20)
+    await objects.create_from_file("b", "rest", Generous(DATA), offset=100)
+    assert await objects.read("b", "k") == DATA[10:30]
+    assert await objects.read("b", "rest") == DATA[100:]
+
+
+async def test_a_target_that_would_block_loses_nothing_silently(objects: ObjectStore) -> None:
+    await objects.create("b", "k", DATA * 1000)
+    with pipe() as (_, sink):
+        os.set_blocking(sink.fileno(), False)
+        with pytest.raises(EndOfFileError):
+            await objects.read_to_file("b", "k", sink)
 
 
 async def test_local_files_that_are_none(objects: ObjectStore, tmp_path: Path) -> None:

@@ -2093,6 +2093,27 @@ DEFECTS: tuple[Defect, ...] = (
         f"{PAGING}::test_pages_hold_everything_once_in_order",
     ),
     Defect(
+        "objects: a local file of which more is read than is used",
+        "objects/local_bytes.py",
+        "CHUNK if wanted is None else min(CHUNK, wanted))",
+        "CHUNK)",
+        "tests/objects/test_objects.py::test_no_more_of_an_open_file_is_read_than_asked_for",
+    ),
+    Defect(
+        "objects: a local file that is closed while a thread writes it",
+        "bulk/local_tree.py",
+        "    await _to_the_end(lambda: write(descriptor, path, data))\n",
+        "    await run_sync(lambda: write(descriptor, path, data))\n",
+        "tests/client/test_cancelled_transfers.py::test_a_file_is_open_while_it_is_written",
+    ),
+    Defect(
+        "objects: an upload that brings its bucket back",
+        "objects/object_store.py",
+        "        path = await self._new(info.bucket, info.key)\n",
+        "        path = self._path(info.bucket, info.key)\n",
+        "tests/objects/test_uploads.py::test_an_upload_does_not_bring_its_bucket_back",
+    ),
+    Defect(
         "objects: a bucket that is created by its first object",
         "objects/object_store.py",
         "        await self._need_bucket(bucket_path(bucket))\n        return path\n",
