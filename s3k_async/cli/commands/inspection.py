@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from s3k_async._native import Xxh3_128
 from s3k_async.bulk.transfer import verified
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size
 from s3k_async.cli.volume_addresses import parse_address, shown
 from s3k_async.errors import PathNotFoundError
+from s3k_async.storage.upload import CHECKSUM_PREFIX
 
 if TYPE_CHECKING:
     from s3k_async.files.open_files import FileReader
@@ -32,7 +34,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
     """Show the recorded checksum and ETag of files, - for none, without reading the files.
 
     With --verify each file is read, and its content compared with its size and checksum; a checksum
-    that is not recorded is computed, and nothing compared. With --json, one JSON object per line.
+    that is not recorded is computed. With --json, one JSON object per line.
 
     Example: s3k checksum --verify /raw/a.csv
     """
@@ -44,8 +46,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
             status = reader.status
             digest = status.checksum
             if verify:
-                await _read(reader)
-                digest = digest or await client.checksum(status.path)
+                digest = await _verified_checksum(reader)
         if invocation.json:
             document = {
                 "path": status.path,
@@ -62,11 +63,14 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
     invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
 
 
-async def _read(reader: FileReader) -> None:
-    """Read a whole file. Raises CorruptDataError if it differs from its checksum."""
+async def _verified_checksum(reader: FileReader) -> str:
+    """The checksum of a whole file that is read. Raises CorruptDataError if it differs from the
+    recorded one."""
+    digest = Xxh3_128()
     async with aclosing(verified(reader)) as pieces:
-        async for _ in pieces:
-            pass
+        async for piece in pieces:
+            digest.update(piece)
+    return CHECKSUM_PREFIX + digest.hexdigest()
 
 
 @click.command(cls=VolumeCommand)
