@@ -150,7 +150,7 @@ def test(context: click.Context, path: str, conditions: tuple[str, ...]) -> None
     Without an option, whether PATH exists; with several, whether it fulfils all of them. Nothing is
     printed, except with --json. Other exit codes are those of errors.
 
-    Example: s3k test -d /raw && s3k ls /raw
+    Example: s3k test -d /raw
     """
     invocation: Invocation = context.obj
 
