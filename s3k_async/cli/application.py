@@ -21,50 +21,72 @@ from s3k_async.cli.stats import tell
 
 __all__ = ["run", "s3k"]
 
-_COMMANDS: Final = {
-    "init": ("lifecycle", "Create a volume."),
-    "destroy": ("lifecycle", "Delete a volume and all of its data."),
-    "ls": ("browse", "List a directory."),
-    "tree": ("browse", "Show a directory as a tree."),
-    "stat": ("browse", "Show the attributes of files and directories."),
-    "find": ("browse", "Search for files and directories."),
-    "du": ("browse", "Show the total size of directories."),
-    "cat": ("content", "Write files to standard output."),
-    "put": ("content", "Upload local files."),
-    "get": ("content", "Download files."),
-    "cp": ("change_verbs", "Copy files and directories."),
-    "mv": ("change_verbs", "Move or rename files and directories."),
-    "rm": ("change_verbs", "Remove files and directories."),
-    "mkdir": ("change_verbs", "Create directories."),
-    "touch": ("change_verbs", "Create empty files, or update modification times."),
-    "append": ("in_place", "Add local files at the end of a file."),
-    "truncate": ("in_place", "Give files a size."),
-    "concat": ("in_place", "Append files to a file, and remove them."),
-    "attr": ("attr", "Show or change mode, owner and user metadata."),
-    "compact": ("in_place", "Join the parts of files that were changed in place."),
-    "object": ("object_verbs", "Buckets and objects: make, list, copy, move, remove."),
-    "rules": ("rules", "Lifecycle rules: files that expire or become read-only."),
-    "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
-    "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
-    "whois": ("whois", "Show the file that a physical object belongs to."),
-    "policy": ("policy", "Print the IAM policy of a role in a volume."),
-    "dump": ("migrate", "Export the file tree of a volume to a file."),
-    "load": ("migrate", "Import a dump into an empty volume."),
-    "reshard": ("migrate", "Change the suffix count of a volume."),
-    "migrate": ("migrate", "Change the layout of a volume."),
-    "fsck": ("check", "Check, repair or restore a volume."),
-    "transactions": (
-        "transactions",
-        "List running and interrupted transactions; finish interrupted ones.",
-    ),
-    "oplog": ("oplog", "Show, follow and compact the operation log."),
-    "tier": ("tier", "Move data from the hot location to the cold one; show how much is where."),
-    "cache": ("cache", "Show, evict and clear the read cache of this machine."),
-    "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
-    "spark": ("spark", "Run bulk operations and fsck on Spark."),
+_SECTIONS: Final = {
+    "Lookup commands": {
+        "ls": ("browse", "List a directory."),
+        "tree": ("browse", "Show a directory as a tree."),
+        "stat": ("browse", "Show the attributes of files and directories."),
+        "find": ("browse", "Search for files and directories."),
+        "du": ("browse", "Show the total size of directories."),
+        "count": ("inspection", "Count directories, files and bytes."),
+        "checksum": ("inspection", "Show or verify the checksums of files."),
+        "test": ("inspection", "Test whether a path exists, is a file, or is empty."),
+        "whois": ("whois", "Show the file that a physical object belongs to."),
+    },
+    "Content commands": {
+        "cat": ("content", "Write files to standard output."),
+        "head": ("excerpts", "Write the first lines of files to standard output."),
+        "tail": ("excerpts", "Write the last lines of files to standard output."),
+        "put": ("content", "Upload local files."),
+        "get": ("content", "Download files."),
+        "append": ("in_place", "Add local files at the end of a file."),
+        "truncate": ("in_place", "Give files a size."),
+        "concat": ("in_place", "Append files to a file, and remove them."),
+        "compact": ("in_place", "Join the parts of files that were changed in place."),
+    },
+    "Change commands": {
+        "cp": ("change_verbs", "Copy files and directories."),
+        "mv": ("change_verbs", "Move or rename files and directories."),
+        "rm": ("change_verbs", "Remove files and directories."),
+        "mkdir": ("change_verbs", "Create directories."),
+        "touch": ("change_verbs", "Create empty files, or update modification times."),
+        "attr": ("attr", "Show or change mode, owner and user metadata."),
+        "rules": ("rules", "Lifecycle rules: files that expire or become read-only."),
+        "trash": ("trash_verbs", "List, restore and reclaim deleted directories."),
+        "object": ("object_verbs", "Buckets and objects: make, list, copy, move, remove."),
+    },
+    "Volume commands": {
+        "init": ("lifecycle", "Create a volume."),
+        "destroy": ("lifecycle", "Delete a volume and all of its data."),
+        "dump": ("migrate", "Export the file tree of a volume to a file."),
+        "load": ("migrate", "Import a dump into an empty volume."),
+        "reshard": ("migrate", "Change the suffix count of a volume."),
+        "migrate": ("migrate", "Change the layout of a volume."),
+        "cache": ("cache", "Show, evict and clear the read cache of this machine."),
+        "policy": ("policy", "Print the IAM policy of a role in a volume."),
+        "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
+    },
+    "Maintenance commands": {
+        "fsck": ("check", "Check, repair or restore a volume."),
+        "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
+        "oplog": ("oplog", "Show, follow and compact the operation log."),
+        "transactions": (
+            "transactions",
+            "List running and interrupted transactions; finish interrupted ones.",
+        ),
+        "tier": (
+            "tier",
+            "Move data from the hot location to the cold one; show how much is where.",
+        ),
+        "spark": ("spark", "Run bulk operations and fsck on Spark."),
+    },
 }
-"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports no
-module."""
+"""The sections of the overview: name to module of `s3k_async.cli.commands` and a summary, so that
+the overview imports no module."""
+
+_COMMANDS: Final = {
+    name: command for section in _SECTIONS.values() for name, command in section.items()
+}
 
 
 _ELSEWHERE: Final = {
@@ -120,8 +142,12 @@ class _Commands(CommandGroup):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+        width = max(map(len, _COMMANDS))
+        for title, section in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(width), summary) for name, (_, summary) in section.items()]
+                )
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -17,6 +17,7 @@ __all__ = [
     "Amount",
     "CommandGroup",
     "PlainCommand",
+    "Size",
     "VolumeCommand",
     "common_options",
     "for_each",
@@ -47,6 +48,26 @@ class Amount(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number in the allowed range.", param, ctx)
         return number
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A number of bytes, with or without a unit: `500`, `1k`, `1MiB`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes. Raises UsageError."""
+        if isinstance(value, int):
+            return value
+        # Imported here: the table of settings loads slowly, and help does not need it.
+        from s3k_async.errors import ConfigError
+        from s3k_async.settings.options import Option, parse
+
+        flag = param.opts[-1] if param is not None else "size"
+        try:
+            return cast("int", parse(Option("size", "size", "client", ""), value, flag))
+        except ConfigError as error:
+            raise click.UsageError(error.message, ctx) from error
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -23,9 +23,11 @@ __all__ = ["remedy_for"]
 _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("cat", IsDirectoryError): "s3k ls lists a directory, s3k get -r copies one",
     ("cp", IsDirectoryError): "-r copies it and everything below it",
+    ("head", IsDirectoryError): "s3k ls lists a directory",
     ("init", VolumeExistsError): "--exist-ok accepts one with the same settings",
     ("mkdir", PathExistsError): "-p accepts an existing directory",
     ("rm", DirectoryNotEmptyError): "-r removes it and everything below it",
+    ("tail", IsDirectoryError): "s3k ls lists a directory",
     ("touch", IsDirectoryError): "touch is for files",
 }
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")

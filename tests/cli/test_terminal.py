@@ -73,6 +73,21 @@ def test_control_characters_in_names_are_escaped(embedded: str) -> None:
     assert "\x1b" not in at_a_terminal("tree", embedded)[1]
 
 
+def test_headers_and_results_of_lookups(embedded: str) -> None:
+    subprocess.run([*COMMAND, "touch", "./vol:/a\x1b[31m", "./vol:/b"], check=True, timeout=LIMIT)
+    for command in ("head", "tail"):
+        code, shown = at_a_terminal(command, "./vol:/a\x1b[31m", "./vol:/b")
+        assert code == 0
+        assert "/a\\x1b[31m <==" in shown
+        assert "\x1b" not in shown
+    for command in ("checksum", "count"):
+        code, shown = at_a_terminal(command, "./vol:/a\x1b[31m")
+        assert code == 0
+        assert shown.endswith("/a\\x1b[31m\n")
+    assert at_a_terminal("test", "-f", "./vol:/b") == (0, "")
+    assert at_a_terminal("test", "-d", "./vol:/b") == (1, "")
+
+
 def test_a_tree_ends_with_an_empty_line_and_its_counts(embedded: str) -> None:
     subprocess.run([*COMMAND, "touch", "./vol:/a"], check=True, timeout=LIMIT)
     assert at_a_terminal("tree", embedded) == (0, "/\n└── a\n\n0 directories, 1 file\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,12 @@ COMMANDS = (
     "stat",
     "find",
     "du",
+    "count",
+    "checksum",
+    "test",
     "cat",
+    "head",
+    "tail",
     "put",
     "get",
     "cp",
@@ -59,6 +66,20 @@ COMMANDS = (
         ["stat"],
         ["cat"],
         ["cat", "--range", "b-a", "/a"],
+        ["head"],
+        ["head", "-n", "-1", "/a"],
+        ["head", "-n", "1", "-c", "1", "/a"],
+        ["tail", "-c", "many", "/a"],
+        ["tail", "-n", "x", "/a"],
+        ["tail", "-n", "1", "-c", "1", "/a"],
+        ["checksum"],
+        ["checksum", "raw"],
+        ["count"],
+        ["count", "raw"],
+        ["test"],
+        ["test", "-e"],
+        ["test", "-e", "raw"],
+        ["test", "-e", "/a", "/b"],
         ["put"],
         ["put", "local"],
         ["put", "-", "/dir/"],
@@ -136,7 +157,7 @@ def test_the_nearest_command_is_named(cli: Cli) -> None:
 def test_without_arguments_there_is_help(cli: Cli) -> None:
     done = cli()
     assert done.code == 2
-    assert "Commands:" in done.errors
+    assert "Lookup commands:" in done.errors
 
 
 def test_help(cli: Cli) -> None:
@@ -146,6 +167,32 @@ def test_help(cli: Cli) -> None:
         text = cli.ok(name, "--help").out
         assert text.startswith(f"Usage: s3k {name} ")
         assert "--json" in text
+
+
+def test_the_overview_has_every_command_once_in_aligned_sections(cli: Cli) -> None:
+    shown = cli.ok("--help").out.partition("\nLookup commands:\n")[2]
+    rows = re.findall(r"^  (\S+ +)\S", shown, re.MULTILINE)
+    assert sorted(row.strip() for row in rows) == sorted(
+        name for name, *below in every_command() if not below
+    )
+    assert len({len(row) for row in rows}) == 1
+    assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [
+        "Content commands",
+        "Change commands",
+        "Volume commands",
+        "Maintenance commands",
+    ]
+
+
+def test_the_examples_in_the_help_can_be_run(cli: Cli, volume: str) -> None:
+    cli.ok("put", "-", "/raw/a.csv", stdin=b"1\n2\n3\n")
+    found = 0
+    for command in every_command():
+        text = " ".join(cli.ok(*command, "--help").out.partition("Options:")[0].split())
+        for example in re.findall(r"Example: s3k (.*?)$", text):
+            assert cli.ok(*shlex.split(example)).code == 0, example
+            found += 1
+    assert found >= 5
 
 
 def test_version(cli: Cli) -> None:

@@ -12,8 +12,9 @@ import click
 from anyio import to_thread
 
 from s3k_async._core.paths import normalize
-from s3k_async.bulk.transfer import CHUNK, ProgressCallback, download, upload, verified
+from s3k_async.bulk.transfer import ProgressCallback, download, upload, verified
 from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.commands.excerpts import span
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.transfers import (
@@ -43,24 +44,24 @@ SOURCES = 8
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--range",
-    "span",
+    "wanted",
     metavar="A-B",
     help="Bytes A to B, inclusive; A-: from A to the end; -N: the last N bytes.",
 )
 @click.pass_obj
-def cat(invocation: Invocation, paths: tuple[str, ...], span: str | None) -> None:
+def cat(invocation: Invocation, paths: tuple[str, ...], wanted: str | None) -> None:
     """Write files to standard output. Complete files are verified by checksum."""
-    _write_out(invocation, paths, None if span is None else _range(span))
+    _write_out(invocation, paths, None if wanted is None else _range(wanted))
 
 
 def _write_out(
-    invocation: Invocation, paths: tuple[str, ...], span: tuple[int | None, int | None] | None
+    invocation: Invocation, paths: tuple[str, ...], wanted: tuple[int | None, int | None] | None
 ) -> None:
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
         async with client.open(address.path, "rb") as reader:
-            pieces = verified(reader) if span is None else _part(reader, *span)
+            pieces = verified(reader) if wanted is None else _part(reader, *wanted)
             async with aclosing(pieces):
                 async for piece in pieces:
                     invocation.output.bytes(piece)
@@ -79,19 +80,14 @@ def _range(text: str) -> tuple[int | None, int | None]:
     return first, last
 
 
-async def _part(
-    reader: FileReader, first: int | None, last: int | None
-) -> AsyncGenerator[bytes, None]:
+def _part(reader: FileReader, first: int | None, last: int | None) -> AsyncGenerator[bytes, None]:
     start = max(0, reader.size - (last or 0)) if first is None else first
     end = reader.size if first is None or last is None else min(reader.size, last + 1)
     if first and start >= reader.size:
         raise EndOfFileError(
             f"the file has {reader.size} bytes and none from {start} on", path=reader.name
         )
-    while start < end:
-        piece = await reader.read_at(start, min(CHUNK, end - start))
-        yield piece
-        start += len(piece)
+    return span(reader, start, end)
 
 
 @click.command(cls=VolumeCommand)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 
 from s3k_async.bulk.transfer import CHUNK
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import Size, VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, status_fields
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.volume_addresses import parse_address, shown
-from s3k_async.errors import ConfigError, CrossVolumeError, IsDirectoryError
+from s3k_async.errors import CrossVolumeError, IsDirectoryError
 from s3k_async.model import ChangeResult, FileStatus
-from s3k_async.settings.options import Option, parse
 from s3k_async.storage.extents import has_extents
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
 __all__ = ["append", "compact", "concat", "pieces", "truncate"]
-
-_SIZE = Option("size", "size", "client", "")
 
 
 @click.command(cls=VolumeCommand)
@@ -68,20 +65,23 @@ async def pieces(source: str) -> AsyncGenerator[bytes, None]:
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-s", "--size", required=True, metavar="SIZE", help="Size in bytes (500, 1k, 1MiB).")
+@click.option(
+    "-s",
+    "--size",
+    type=Size(),
+    required=True,
+    metavar="SIZE",
+    help="Size in bytes (500, 1k, 1MiB).",
+)
 @click.pass_obj
-def truncate(invocation: Invocation, paths: tuple[str, ...], size: str) -> None:
+def truncate(invocation: Invocation, paths: tuple[str, ...], size: int) -> None:
     """Cut files off at a size, or extend them by zeros, which take no space. With --json, one JSON
     object per line."""
-    try:
-        wanted = cast("int", parse(_SIZE, size, "--size"))
-    except ConfigError as error:
-        raise click.UsageError(error.message) from error
 
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
-        _say(invocation, "", await client.truncate(address.path, wanted))
+        _say(invocation, "", await client.truncate(address.path, size))
 
     invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
 
