@@ -73,6 +73,8 @@ RULE_MOVES = "tests/lifecycle/test_moves.py"
 RULE_RUNS = "tests/lifecycle/test_runners.py"
 RULE_TOOLS = "tests/lifecycle/test_tools.py"
 MULTIPART = "tests/client/test_multipart.py"
+EXCERPTS = "tests/cli/test_excerpts.py"
+INSPECTION = "tests/cli/test_inspection.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
@@ -2523,5 +2525,40 @@ DEFECTS: tuple[Defect, ...] = (
         "        await self._store.indexes.add_subtree(state)\n",
         "",
         f"{RULE_TOOLS}::test_a_restored_entry_expires",
+    ),
+    Defect(
+        "command line: a line feed at the end that starts a line",
+        "cli/commands/excerpts.py",
+        "body = block[:-1] if at == reader.size else block",
+        "body = block",
+        f"{EXCERPTS}::test_lines_at_both_ends",
+    ),
+    Defect(
+        "command line: a tail that reads the whole file",
+        "cli/commands/excerpts.py",
+        "        begin = max(0, at - length)\n",
+        "        begin = 0\n",
+        f"{EXCERPTS}::test_only_the_end_that_is_shown_is_read",
+    ),
+    Defect(
+        "command line: a head that counts the lines of each block alone",
+        "cli/commands/excerpts.py",
+        "        count -= found\n        at += len(block)\n",
+        "        at += len(block)\n",
+        f"{EXCERPTS}::test_lines_at_both_ends",
+    ),
+    Defect(
+        "command line: a verification that reads nothing",
+        "cli/commands/inspection.py",
+        "            if verify:\n",
+        "            if False:\n",
+        f"{INSPECTION}::test_verification_reads_the_file",
+    ),
+    Defect(
+        "command line: a test that one of several conditions passes",
+        "cli/commands/inspection.py",
+        "        return all(_CON",
+        "        return any(_CON",
+        f"{INSPECTION}::test_all_conditions_must_be_fulfilled",
     ),
 )
