@@ -246,14 +246,15 @@ async def abort_upload(volume: Volume, upload_id: str) -> None:
 
 
 async def expire_uploads(volume: Volume) -> int:
-    """Abort all uploads that have expired, and finish interrupted aborts; returns their number.
-    `s3k gc` does the same. Raises ItemFormatError, PartialFailureError."""
+    """Abort all uploads that have expired, and remove what is left of those that are not open;
+    returns their number. `s3k gc` does the same, and a later run of it deletes their data. Raises
+    ItemFormatError."""
     need_uploads(volume, ROOT)
     records, ended = _records(volume), 0
 
     async def end(upload: MultipartUpload) -> None:
         nonlocal ended
-        was_over = await records.end_if_over(upload.id, partial(_delete_data, volume))
+        was_over = await records.end_if_over(upload.id)
         ended += was_over
 
     now_ms = volume.store.runtime.now_ms()

@@ -23,7 +23,6 @@ from s3k_async.errors import (
     InvalidArgumentError,
     ItemFormatError,
     LogFormatError,
-    PartialFailureError,
     UploadNotFoundError,
 )
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
@@ -191,8 +190,8 @@ class GarbageCollector:
 
     async def clean_up(self, marked: Marked) -> Swept:
         """Remove the reservations that the mark phase found, if they are unchanged, abort the
-        uploads, and abort multipart uploads that have expired. What the latter leave is removed,
-        too. Of one that cannot be removed completely, the next run removes the rest."""
+        uploads, and end multipart uploads that have expired. Their data, of which nothing is known
+        here but what the table says, is left to the next run, whose rules read the log."""
         now_ms = await self._place.data.now_ms()
         await self._audit.write(
             [
@@ -205,7 +204,9 @@ class GarbageCollector:
             [{"deed": "abort_upload", "key": each.key, "id": each.id} for _, each in marked.uploads]
         )
         await run_all(self._abort, marked.uploads, limit=READS)
-        await run_all(self._end, marked.over_multipart, limit=READS)
+        over = marked.over_multipart
+        await self._audit.write([{"deed": "end_upload", "id": each} for each in over])
+        await run_all(self._end, over, limit=READS)
         return self._swept
 
     async def _reap(self, seen: Entry, now_ms: int) -> None:
@@ -220,20 +221,9 @@ class GarbageCollector:
     async def _end(self, upload_id: str) -> None:
         place = self._place
         records = UploadRecords(place.store.items, self._runtime)
-        with suppress(ItemFormatError, UploadNotFoundError, PartialFailureError):
-            was_over = await records.end_if_over(upload_id, self._delete_parts)
+        with suppress(ItemFormatError, UploadNotFoundError):
+            was_over = await records.end_if_over(upload_id)
             self._swept.multipart += was_over
-
-    async def _delete_parts(self, keys: list[str]) -> None:
-        """Delete data of an aborted multipart upload."""
-        async with self._auditing:
-            await self._audit.write(
-                [{"deed": "delete", "key": key, "reason": "unpublished"} for key in keys]
-            )
-        failures = await self._place.data.delete_many(keys)
-        self._swept.failures += [(each.key, each.error) for each in failures]
-        if failures:
-            raise PartialFailureError(f"{len(failures)} objects could not be deleted")
 
     async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:
         blobs, upload = found

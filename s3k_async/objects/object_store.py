@@ -691,7 +691,7 @@ class ObjectStore:
     @call
     async def expire_uploads(self) -> int:
         """Abort all uploads of the volume whose lifetime is over, as garbage collection does, and
-        return their number."""
+        return their number. Their data is left to garbage collection."""
         return await multipart.expire_uploads(self._volume())
 
     # Internal

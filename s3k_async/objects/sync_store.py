@@ -432,5 +432,5 @@ class SyncObjectStore(BlockingObjectStore):
 
     def expire_uploads(self) -> int:
         """Abort all uploads of the volume whose lifetime is over, as garbage collection does, and
-        return their number."""
+        return their number. Their data is left to garbage collection."""
         return self._call(lambda objects: objects.expire_uploads())

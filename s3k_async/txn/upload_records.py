@@ -236,51 +236,46 @@ class UploadRecords:
         data. Raises UploadNotFoundError, and the errors of `delete_data`."""
         upload = await self.get(upload_id)
         if upload is None or upload.state != "aborted":
+            await self._end(upload_id)
+        items = await self._part_items(upload_id)
+        keys = [key for item in items for key in physical_keys(str(item.get("physpath", "")))]
+        if keys:
+            await delete_data(keys)
+        await self._remove_items(upload_id, items)
+
+    async def _end(self, upload_id: str) -> None:
+        """Make an open upload aborted. Raises UploadNotFoundError."""
+        await self.need_open(upload_id)
+        ended: dict[str, Value] = {STATE: "aborted", OPERATION: self._runtime.uuid()}
+        is_open = Condition(equals={STATE: "open"})
+        try:
+            await self._items.write(Update(upload_key(upload_id), is_open, ended, (COMPLETION,)))
+        except ConditionFailedError:
             await self.need_open(upload_id)
-            ended: dict[str, Value] = {STATE: "aborted", OPERATION: self._runtime.uuid()}
-            try:
-                await self._items.write(
-                    Update(
-                        upload_key(upload_id),
-                        Condition(equals={STATE: "open"}),
-                        ended,
-                        (COMPLETION,),
-                    )
-                )
-            except ConditionFailedError:
-                await self.need_open(upload_id)
-                raise
-        await self._discard(upload_id, delete_data)
+            raise
 
     async def forget(self, upload_id: str) -> None:
         """Remove the items of an upload that is not open, and not their data: of a completed
         upload, they belong to the file."""
         await self._remove_items(upload_id, await self._part_items(upload_id))
 
-    async def end_if_over(self, upload_id: str, delete_data: DeleteData) -> bool:
-        """Abort an upload that has expired, and remove what is left of one that is not open. False
-        if there was nothing to do. Raises as `abort`, and ItemFormatError."""
+    async def end_if_over(self, upload_id: str) -> bool:
+        """Abort an upload that has expired, and remove the items of one that is not open. False if
+        there was nothing to do. Raises UploadNotFoundError, ItemFormatError.
+
+        Data is left to garbage collection, which reads the log: in a table from a backup an upload
+        may be open, or half aborted, that was completed after the backup.
+        """
         if UPLOAD_ID.fullmatch(upload_id) is None:
             return False
         upload = await self.get(upload_id)
         if upload is not None and upload.is_open:
             if upload.expires_ms > self._runtime.now_ms():
                 return False
-            await self.abort(upload_id, delete_data)
-        elif upload is not None and upload.state == "aborted":
-            await self._discard(upload_id, delete_data)
-        else:
-            left = await self._part_items(upload_id)
-            await self._remove_items(upload_id, left)
-            return upload is not None or bool(left)
-        return True
-
-    async def _discard(self, upload_id: str, delete_data: DeleteData) -> None:
-        items = await self._part_items(upload_id)
-        keys = [key for item in items for key in physical_keys(str(item.get("physpath", "")))]
-        if keys:
-            await delete_data(keys)
-        await self._remove_items(upload_id, items)
+            await self._end(upload_id)
+        left = await self._part_items(upload_id)
+        await self._remove_items(upload_id, left)
+        return upload is not None or bool(left)
 
     async def _remove_items(self, upload_id: str, parts: Sequence[Item]) -> None:
         """Remove the items of parts, then the record."""

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.ports.items import Condition, Delete, Update
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.backends.ports.pagination import list_all, scan_all
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import DirectoryNotEmptyError, ServiceError, UploadNotFoundError
+from s3k_async.errors import DirectoryNotEmptyError, UploadNotFoundError
 from s3k_async.files.multipart import (
     abort_upload,
     complete_upload,
@@ -40,7 +40,7 @@ from s3k_async.volumes import Volume, init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.restoration import restore_volume
 from tests.client.rig import memory_config
-from tests.integrity.garbage import AGES, DAY, Yard, yard
+from tests.integrity.garbage import DAY, Yard, yard
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -171,18 +171,21 @@ async def test_gc_ends_uploads_that_have_expired(place: Yard) -> None:
     assert marked.over_multipart == sorted(old)
     assert len(await place.keys()) == 12
     swept = await collector.clean_up(marked)
-    assert swept.multipart == 5
-    assert len(await place.keys()) == 2
+    assert (swept.multipart, len(await place.keys())) == (5, 12)
     for upload_id in old:
         with pytest.raises(UploadNotFoundError):
             await complete_upload(volume, upload_id)
     assert volume.log_blobs is not None
     audit = [info.key async for info in list_all(volume.log_blobs, "audit/")]
     text = b"".join([await volume.log_blobs.get(key) for key in audit])
-    assert all(text.count(b".id=" + upload_id.encode()) == 2 for upload_id in old)
+    assert all(text.count(b'"end_upload","id":"' + upload_id.encode()) == 1 for upload_id in old)
     await complete_upload(volume, new)
     assert await upload_items(volume) == 0
     assert (await collector.mark(place.candidates)).over_multipart == []
+    await place.settle()
+    place.clock.advance(5 * DAY)
+    await place.gc()
+    assert await place.keys() == await live(place.client)
 
 
 async def test_gc_removes_what_interrupted_clients_have_left(place: Yard) -> None:
@@ -199,23 +202,6 @@ async def test_gc_removes_what_interrupted_clients_have_left(place: Yard) -> Non
     place.clock.advance(5 * DAY)
     await place.gc()
     assert await place.keys() == set()
-
-
-async def test_data_that_gc_cannot_delete_is_left_to_the_next_run(place: Yard) -> None:
-    volume, faults = place.volume, FaultPlan()
-    upload_id = await begin(volume, lifetime=DAY)
-    place.clock.advance(2 * DAY)
-    refused = min(await place.keys())
-    collector = await place.collector(faults, AGES)
-    marked = await collector.mark(place.candidates)
-    faults.refuse(volume.record.scope + refused, ServiceError("no"))
-    swept = await collector.clean_up(marked)
-    assert [key for key, _ in swept.failures] == [refused]
-    assert swept.multipart == 0
-    with pytest.raises(UploadNotFoundError):
-        await put_part(volume, upload_id, 1, b"x")
-    _, swept = await place.gc()
-    assert (swept.multipart, await place.keys(), await upload_items(volume)) == (1, set(), 0)
 
 
 async def test_gc_keeps_the_data_of_an_upload_with_an_unreadable_record(place: Yard) -> None:
@@ -299,6 +285,47 @@ async def test_a_lost_table_comes_back_with_completed_uploads(place: Yard) -> No
         assert after == before
         assert await again.read("/d/f") == b"first, second"
         assert await list_uploads(again._volume()) == []
+
+
+async def test_gc_keeps_what_was_completed_after_the_backup_of_a_table(place: Yard) -> None:
+    """A table from a backup has the upload as it was then, and the log has the file."""
+    fs, volume = place.client, place.volume
+    await fs.write("/other", b"x")
+    upload_id = await begin(volume, lifetime=DAY)
+    await place.settle()
+    backup = await stored(volume)
+    await complete_upload(volume, upload_id)
+    await place.settle()
+    published = await live(fs) - await live_before(backup)
+    assert len(published) == 2
+    for key in (await stored(volume)).keys() - backup.keys():
+        await volume.items.write(Delete(key, Condition()))
+    for key, item in backup.items():
+        if await volume.items.get(key) is None:
+            await volume.items.write(Put(item, ABSENT))
+    assert [each.id for each in await list_uploads(volume)] == [upload_id]
+    place.clock.advance(5 * DAY)
+    for _ in range(3):
+        await place.gc(ages=EAGER)
+        place.clock.advance(5 * DAY)
+    assert await list_uploads(volume) == []
+    assert published <= await place.keys()
+
+
+async def stored(volume: Volume) -> dict[Key, Item]:
+    """All items of the table."""
+    pages = [page async for page in scan_all(volume.items)]
+    return {Key(str(item["path"]), str(item["children"])): item for page in pages for item in page}
+
+
+async def live_before(backup: dict[Key, Item]) -> set[str]:
+    """The physical keys of entries in a table."""
+    return {
+        key
+        for item in backup.values()
+        if not is_upload_partition(str(item["path"]))
+        for key in physical_keys(str(item.get("physpath", "")))
+    }
 
 
 async def used_again(config: VolumeConfig, upload: MultipartUpload) -> None:
