@@ -2172,10 +2172,10 @@ DEFECTS: tuple[Defect, ...] = (
         f"{GC_UPLOADS}::test_an_upload_that_is_completed_between_mark_and_sweep_is_kept",
     ),
     Defect(
-        "uploads: audit records that overwrite each other",
-        "integrity/gc_sweep.py",
-        "        async with self._auditing:\n            await",
-        "        if True:\n            await",
+        "uploads: the end of an expired upload that leaves its items",
+        "txn/upload_records.py",
+        "        await self._remove_items(upload_id, left)\n",
+        "",
         f"{GC_UPLOADS}::test_gc_ends_uploads_that_have_expired",
     ),
     Defect(
