@@ -657,7 +657,9 @@ class ObjectStore:
         offset: int = 0,
         size: int | None = None,
     ) -> PartInfo:
-        """As `put_part`, of `size` bytes of an object, from `offset` on."""
+        """As `put_part`, of `size` bytes of an object, from `offset` on. A range that the object
+        does not have is refused with InvalidArgumentError, not cut, so that no part is shorter than
+        its caller believes."""
         path = self._path(bucket, key)
         _need_span(path, offset, size)
         with _an_object(path):

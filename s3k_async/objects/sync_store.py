@@ -405,7 +405,9 @@ class SyncObjectStore(BlockingObjectStore):
         offset: int = 0,
         size: int | None = None,
     ) -> PartInfo:
-        """As `put_part`, of `size` bytes of an object, from `offset` on."""
+        """As `put_part`, of `size` bytes of an object, from `offset` on. A range that the object
+        does not have is refused with InvalidArgumentError, not cut, so that no part is shorter than
+        its caller believes."""
         return self._call(
             lambda objects: objects.copy_part(
                 upload_id, number, bucket, key, offset=offset, size=size

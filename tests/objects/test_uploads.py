@@ -203,6 +203,10 @@ async def test_refusals(objects: ObjectStore) -> None:
         await objects.put_part(upload.id, -1, b"")
     with pytest.raises(PathNotFoundError):
         await objects.copy_part(upload.id, 0, "b", "missing")
+    await objects.create("b", "short", b"data")
+    for span in ({"offset": 5}, {"size": 5}, {"offset": 2, "size": 3}):
+        with pytest.raises(InvalidArgumentError, match="the file has 4 bytes"):
+            await objects.copy_part(upload.id, 0, "b", "short", **span)
     assert await objects.list_parts(upload.id) == []
 
 
