@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-import anyio
-
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
@@ -109,8 +107,6 @@ class GarbageCollector:
         self._runtime = runtime
         self._ages = ages
         self._audit = audit
-        self._auditing = anyio.Lock()
-        """Held for a write of the audit trail, whose objects are numbered."""
         self._rate = rate
         self._progress = progress
         self._swept = Swept()
