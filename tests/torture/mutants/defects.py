@@ -2172,6 +2172,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{GC_UPLOADS}::test_an_upload_that_is_completed_between_mark_and_sweep_is_kept",
     ),
     Defect(
+        "uploads: an expired upload that is missing from the audit trail",
+        "integrity/gc_sweep.py",
+        '[{"deed": "end_upload", "id": each} for each in over]',
+        '[{"deed": "end_upload", "id": each} for each in over[1:]]',
+        f"{GC_UPLOADS}::test_gc_ends_uploads_that_have_expired",
+    ),
+    Defect(
         "uploads: the end of an expired upload that leaves its items",
         "txn/upload_records.py",
         "        await self._remove_items(upload_id, left)\n",
