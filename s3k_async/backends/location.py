@@ -123,6 +123,10 @@ class TableLocation(Location):
 
     capabilities: ClassVar[TableCapabilities]
 
+    def iam_resource(self, partition: str, account: str) -> str | None:  # noqa: ARG002
+        """The table in IAM policies; None where IAM does not apply. `account`: its id, or `*`."""
+        return None
+
     @abstractmethod
     def open(self, opening: OpenContext) -> TableStore:
         """The adapter. It connects on its first use."""
@@ -167,6 +171,11 @@ class BlobLocation(Location):
     capabilities: ClassVar[BlobCapabilities]
     is_remote: ClassVar[bool] = True
     """Whether a cache on this machine's disk can be faster."""
+
+    @property
+    def iam_objects(self) -> tuple[str, str] | None:
+        """Bucket and prefix of the keys in IAM policies; None where IAM does not apply."""
+        return None
 
     @abstractmethod
     def open(self, opening: OpenContext) -> BlobStore:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.volumes.connections import hot_location, log_location
 
@@ -98,52 +98,48 @@ def iam_policy(
     """
     needs = _NEEDS[role]
     statements: list[dict[str, Any]] = []
-    table = config.table
-    if isinstance(table, DynamoTable):
-        arn = f"arn:{partition}:dynamodb:{table.aws.region or '*'}:{account}:table/{table.name}"
-        statements.append(_statement("Table", "dynamodb", needs.table, [arn]))
-    data, log = config.data, log_location(config)
-    if isinstance(data, S3Bucket):
-        statements += _on_objects("Data", needs.data, data, needs, partition)
-    fast = hot_location(config, hot)
-    if isinstance(fast, S3Bucket):
-        statements += _on_objects("Hot", needs.data, fast, needs, partition)
-    if isinstance(log, S3Bucket) and config.log_mode != "disabled" and needs.log:
-        statements += _on_objects("Log", needs.log, log, needs, partition)
+    if table := config.table.iam_resource(partition, account):
+        statements.append(_statement("Table", "dynamodb", needs.table, [table]))
+    places = {"Data": config.data, "Hot": hot_location(config, hot)}
+    if config.log_mode != "disabled" and needs.log:
+        places["Log"] = log_location(config)
+    buckets: set[str] = set()
+    for name, place in places.items():
+        if place is not None and (objects := place.iam_objects):
+            bucket = f"arn:{partition}:s3:::{objects[0]}"
+            buckets.add(bucket)
+            actions = needs.log if name == "Log" else needs.data
+            statements += _on_objects(name, actions, bucket, objects[1], needs)
+            statements += _on_key(name, place)
     if not statements:
         raise UnsupportedError(
             "the volume is not in DynamoDB and S3: IAM does not apply to its locations",
             path=config.table.label,
         )
-    buckets = sorted({each.bucket for each in (data, fast, log) if isinstance(each, S3Bucket)})
     if needs.buckets and buckets:
-        arns = [f"arn:{partition}:s3:::{each}" for each in buckets]
-        statements.append(_statement("Buckets", "s3", needs.buckets, arns))
+        statements.append(_statement("Buckets", "s3", needs.buckets, sorted(buckets)))
     return {"Version": _VERSION, "Statement": statements}
 
 
 def _on_objects(
-    name: str, actions: Iterable[str], place: S3Bucket, needs: _Needs, partition: str
+    name: str, actions: Iterable[str], bucket: str, prefix: str, needs: _Needs
 ) -> list[dict[str, Any]]:
     """What a role may do with the objects of a location, and that it may list them."""
-    bucket = f"arn:{partition}:s3:::{place.bucket}"
-    statements = [_statement(name, "s3", actions, [f"{bucket}/{place.prefix}*"])]
+    statements = [_statement(name, "s3", actions, [f"{bucket}/{prefix}*"])]
     if "ListBucket" not in needs.buckets:
         listing = _statement(f"{name}Listing", "s3", ["ListBucket"], [bucket])
-        if place.prefix:
-            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{place.prefix}*"]}}
+        if prefix:
+            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
         statements.append(listing)
-    statements += [
-        _statement(f"{name}{number or ''}Key", "kms", ["Decrypt", "GenerateDataKey"], [key])
-        for number, key in enumerate(_keys(place))
-    ]
     return statements
 
 
-def _keys(place: S3Bucket) -> list[str]:
-    """The KMS key of a location, if it has one that a policy can name."""
-    key = place.aws.kms_key or ""
-    return [key] if key.startswith("arn:") else []
+def _on_key(name: str, place: BlobLocation) -> list[dict[str, Any]]:
+    """What is done with the KMS key of a location, if it has one that a policy can name."""
+    key = (place.service.kms_key or "") if place.service else ""
+    if not key.startswith("arn:"):
+        return []
+    return [_statement(f"{name}Key", "kms", ["Decrypt", "GenerateDataKey"], [key])]
 
 
 def _statement(

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for other users"),
 ]
 
-CASES = 1500 if FULL else 180
+CASES = 1500 if FULL else 250
 MORE = 3000
 """The uid of the owner of other entries."""
 

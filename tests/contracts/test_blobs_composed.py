@@ -124,14 +124,13 @@ async def test_ranges_that_no_part_has(blobs: Blobs, number: int, start: int, en
 
 
 async def test_a_copied_part_that_is_too_small_for_its_place(blobs: Blobs) -> None:
-    if blobs.min_part == 1:
-        pytest.skip("parts of any size are possible")
     await blobs.put("a", bytes(blobs.min_part))
     upload = await blobs.start_upload("key")
-    await upload.copy_part(1, blobs, "a", 0, blobs.min_part - 1)
     await upload.put_part(2, b"x")
-    with pytest.raises(ValueError, match=r"."):
-        await upload.complete()
+    if blobs.min_part > 1:
+        await upload.copy_part(1, blobs, "a", 0, blobs.min_part - 1)
+        with pytest.raises(ValueError, match=r"."):
+            await upload.complete()
     await upload.copy_part(1, blobs, "a", 0, blobs.min_part)
     assert await completed(blobs, upload) == bytes(blobs.min_part) + b"x"
 

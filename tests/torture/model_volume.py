@@ -72,7 +72,7 @@ BLOB_CALLS = (
     "list",
     "start_upload",
 )
-UPLOAD_CALLS = ("put_part", "complete", "abort")
+UPLOAD_CALLS = ("put_part", "copy_part", "complete", "abort")
 CALLS = frozenset((*ITEM_CALLS, *BLOB_CALLS, *UPLOAD_CALLS))
 
 

@@ -79,7 +79,7 @@ def test_two_renames_of_one_file_do_not_both_succeed(layout: LayoutName) -> None
 def test_a_success_that_was_told_as_a_failure_is_refused(layout: LayoutName) -> None:
     create = event(Write(1, "/g", b"new", overwrite=False), PathExistsError, 1, 2)
     assert (
-        find_order(START, [create, event(Stat("/g"), (False, 3, True), 3, 4)], layout=layout)
+        find_order(START, [create, event(Stat("/g"), (False, 3, True, b""), 3, 4)], layout=layout)
         is None
     )
 
@@ -104,7 +104,7 @@ def test_a_new_file_may_be_seen_before_its_directory_is_there_again() -> None:
     )
     assert find_order(DIRECTORY, [write, gone, file, directory]) is not None
     there, not_there = (
-        event(Stat("/d"), (True, 0, True), 10, 11),
+        event(Stat("/d"), (True, 0, True, b""), 10, 11),
         event(Stat("/d"), PathNotFoundError, 10, 11),
     )
     assert find_order(DIRECTORY, [write, gone, file, directory, there]) is not None
@@ -135,7 +135,7 @@ def test_a_new_file_that_was_seen_does_not_go_and_come_again() -> None:
 def test_what_failed_may_have_made_parents_or_dropped_its_reservation(layout: LayoutName) -> None:
     failed = event(Write(1, "/d/s/new", b"new"), BusyError, 1, 4)
     for before in (2, 5):
-        there = event(Stat("/d/s"), (True, 0, True), before, before + 1)
+        there = event(Stat("/d/s"), (True, 0, True, b""), before, before + 1)
         assert (
             find_order(DIRECTORY, [failed, there], excused=(BusyError,), layout=layout) is not None
         )

@@ -38,7 +38,7 @@ from tests.torture.model_lists import List, Read, Stat
 LAYOUTS: tuple[LayoutName, ...] = ("path", "tree")
 X, Y = File(b"x", 0), File(b"y", 0)
 START: Tree = {"/d": None, "/d/x": X, "/d/y": Y, "/d/s": None, "/d/s/z": File(b"z", 0)}
-THERE, MISSING = (True, 0, True), PathNotFoundError
+THERE, MISSING = (True, 0, True, b""), PathNotFoundError
 
 
 def event(operation: Verb, begin: float, end: float, outcome: Outcome = None) -> Event:
@@ -87,7 +87,7 @@ TAKEN_ALONG: dict[str, tuple[Event, list[Event], list[Event]]] = {
     "reservation": (
         event(Reserve(1, "/d/new", exclusive=True), 1, 80),
         [stat("/e/new", MISSING, 4)],
-        [stat("/e/new", (False, 0, False))],
+        [stat("/e/new", (False, 0, False, b""))],
     ),
     "deletion": (
         event(Delete(1, "/d/x"), 1, 80),
@@ -551,7 +551,7 @@ def test_a_directory_is_renamed_with_files_that_are_being_written() -> None:
     published = read("/e/s/f", b"new")
     assert accepted([MOVE, commit(5), published], OPENED) == {"tree"}
     assert accepted([replace(MOVE, end=20), commit(5), published], OPENED) == {"path", "tree"}
-    assert accepted([MOVE, commit(5), stat("/e/s/f", (False, 0, False))], OPENED) == set()
+    assert accepted([MOVE, commit(5), stat("/e/s/f", (False, 0, False, b""))], OPENED) == set()
     assert accepted([MOVE, commit(5, ConflictError), published], OPENED) == set()
 
 

@@ -46,6 +46,9 @@ class DynamoTable(TableLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, aws=service)
 
+    def iam_resource(self, partition: str, account: str) -> str | None:
+        return f"arn:{partition}:dynamodb:{self.aws.region or '*'}:{account}:table/{self.name}"
+
     def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 

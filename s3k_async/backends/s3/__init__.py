@@ -39,6 +39,10 @@ class S3Bucket(BlobLocation):
     def with_service(self, service: AwsConfig) -> Self:
         return replace(self, aws=service)
 
+    @property
+    def iam_objects(self) -> tuple[str, str] | None:
+        return self.bucket, self.prefix
+
     def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.s3.s3_wire import WireBlobs
 
