@@ -209,7 +209,7 @@ class _Run:
 
     async def _not_due(self, found: FoundEntry) -> Outcome:
         item, now_ms = found.item, self.runtime.now_ms()
-        # Nobody writes to an entry key of the layout that the volume had before.
+        # Entry keys of the former layout get no writes.
         if self.store.keys.is_current(item.entry_key) and not found.is_settled(now_ms):
             await self.index.postpone(item, now_ms + max(FIRST_WAIT_MS, now_ms - item.time_ms))
             return "later"

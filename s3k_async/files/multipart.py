@@ -111,7 +111,7 @@ async def create_upload(
         )
     checked = None if attributes is None else attributes.checked(path)
     access = volume.store.access
-    if access.is_enforced:  # again when it is completed, but no part shall be stored in vain
+    if access.is_enforced:  # and again at the completion; a denial here saves the parts
         await access.permit_write(path, await volume.store.get(path))
     return await _records(volume).create(path, int(lifetime * 1000), checked)
 

@@ -212,7 +212,7 @@ def rule_from(item: Item) -> LifecycleRule:
 
 
 def same_write(item: Item) -> Condition:
-    """The condition that nobody has written one of these items again."""
+    """The condition that one of these items was not written again."""
     return Condition(equals={OPERATION: item[OPERATION]})
 
 

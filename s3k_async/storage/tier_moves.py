@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.pace import Pace
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Xxh3_128, object_id_of
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Upload
@@ -131,15 +132,10 @@ class TierMoves:
         if dry_run:
             done.moved, done.bytes = len(chosen), sum(each.size for each in chosen)
             return done
-        began, started = self.runtime.now_ms(), 0
+        pace = Pace(self.rate, self.runtime)
 
         async def move(info: BlobInfo) -> None:
-            nonlocal started
-            ahead = started / self.rate if self.rate is not None else 0.0
-            started += info.size
-            passed = (self.runtime.now_ms() - began) / 1000
-            if ahead > passed:
-                await self.runtime.sleep(ahead - passed)
+            await pace.turn(info.size)
             await self._move(info, done)
             self._tell(done, len(chosen))
 

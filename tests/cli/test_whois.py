@@ -82,7 +82,7 @@ def test_what_is_no_object_of_the_volume(cli: Cli, volume: str, name: str) -> No
 
 
 async def owned(layout: LayoutName) -> dict[str, ObjectOwner]:
-    """The owners of a part of an upload, of data that nobody has published, and of a file by its
+    """The owners of a part of an upload, of unpublished data, and of a file by its
     URI."""
     config = memory_config(layout=layout)
     await init_volume(config)

@@ -55,7 +55,7 @@ class Gate:
         return None
 
     def may_list(self, bucket: str, key: str) -> bool:
-        """Whether a missing object is told from a forbidden one."""
+        """Whether the answer for a missing object is NoSuchKey, not AccessDenied."""
         listing = Access("s3:ListBucket", f"arn:aws:s3:::{bucket}", key)
         return self.policy is None or is_allowed(self.policy, listing)
 
