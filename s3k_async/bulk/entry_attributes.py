@@ -7,7 +7,12 @@ from contextlib import suppress
 from typing import Final
 
 from s3k_async.attributes import AttributeChange, Attributes, check_name
-from s3k_async.errors import PermissionDeniedError, UnsupportedError
+from s3k_async.errors import (
+    ArgumentTypeError,
+    PermissionDeniedError,
+    S3kError,
+    UnsupportedError,
+)
 from s3k_async.lifecycle_rules import check_values
 from s3k_async.listing.listings import Filter, Listing
 from s3k_async.model import ROOT, Entry, FileStatus
@@ -19,6 +24,7 @@ from s3k_async.volumes.volume import Volume
 __all__ = [
     "ListedDirectories",
     "check_lifecycle",
+    "checked_attributes",
     "find_page",
     "metadata_pages",
     "need_attributes",
@@ -54,6 +60,18 @@ def need_attributes(volume: Volume, path: str) -> None:
             "entries of the volume have no attributes: s3k migrate --enable attributes adds them",
             path=path,
         )
+
+
+def checked_attributes(volume: Volume, path: str, attributes: Attributes) -> Attributes:
+    """Attributes that are given for a new file. Raises UnsupportedError, ArgumentTypeError,
+    InvalidArgumentError."""
+    need_attributes(volume, path)
+    if not isinstance(attributes, Attributes):
+        raise ArgumentTypeError(
+            f"attributes are an Attributes, not {type(attributes).__name__}", path=path
+        )
+    check_lifecycle(volume, path, attributes.metadata)
+    return attributes.checked(path)
 
 
 def check_lifecycle(volume: Volume, path: str, metadata: Mapping[str, bytes | None] | None) -> None:
@@ -105,14 +123,22 @@ async def find_page(
     store = volume.store
     index = store.indexes.metadata
     page, token = await index.page(name, after, limit)
-    entries = await store.get_many([each.path for each in page])
-    seen = [
-        entry if entry is not None and entry.entry_key == each.entry_key else None
-        for each, entry in zip(page, entries, strict=True)
+    hidden: set[str] = set()
+    """Entry keys below directories that the caller may not search."""
+    seen = []
+    for each, entry in zip(page, await store.get_each([each.path for each in page]), strict=True):
+        if isinstance(entry, S3kError):
+            _raise_unless_elsewhere(entry, each.path, path)
+            hidden.add(each.entry_key)
+        seen.append(_at_key(entry, each.entry_key))
+    lost = [
+        each
+        for each, entry in zip(page, seen, strict=True)
+        if each.entry_key not in hidden and not _has(entry, name)
     ]
-    lost = [each for each, entry in zip(page, seen, strict=True) if not _has(entry, name)]
     kept = await _kept(volume, name, lost) if lost else set()
-    moved = await _moved(volume, kept, listed) if kept and store.keys.by_id else {}
+    moved = await _moved(volume, kept, listed, path) if kept and store.keys.by_id else {}
+    kept |= hidden
     found: list[Entry] = []
     stale: list[IndexedEntry] = []
     for each, there in zip(page, seen, strict=True):
@@ -144,10 +170,11 @@ async def _kept(volume: Volume, name: str, lost: Sequence[IndexedEntry]) -> set[
 
 
 async def _moved(
-    volume: Volume, kept: Collection[str], listed: ListedDirectories
+    volume: Volume, kept: Collection[str], listed: ListedDirectories, top: str
 ) -> dict[str, Entry]:
     """The entries of these entry keys that a listing finds, by entry key: with their paths they are
-    indexed anew. Those in the trash are not found, and not listed for again."""
+    indexed anew. Those in the trash are not found, and not listed for again. `top`: where the
+    search is."""
     store = volume.store.unrestricted()
     if not any(listed.may_hold(store.keys.parent_key(each)) for each in kept):
         return {}
@@ -162,8 +189,32 @@ async def _moved(
     with suppress(PermissionDeniedError):
         await store.indexes.metadata.add_entries(found.values())
     if volume.store.access.is_enforced:
-        await volume.store.get_many([entry.path for entry in found.values()])
+        there = list(found.values())
+        for entry, seen in zip(
+            there, await volume.store.get_each([each.path for each in there]), strict=True
+        ):
+            if isinstance(seen, S3kError):
+                _raise_unless_elsewhere(seen, entry.path, top)
+                del found[entry.entry_key]
     return found
+
+
+def _at_key(entry: Entry | S3kError | None, entry_key: str) -> Entry | None:
+    """An entry that was read, if it is stored under the key."""
+    if isinstance(entry, S3kError) or entry is None or entry.entry_key != entry_key:
+        return None
+    return entry
+
+
+def _raise_unless_elsewhere(error: S3kError, path: str, top: str) -> None:
+    """Raise the error of an entry that was not read, unless it is a denial outside of the directory
+    that is searched: who searches one directory does not depend on others."""
+    if not isinstance(error, PermissionDeniedError) or f"{path}/".startswith(_below(top)):
+        raise error
+
+
+def _below(directory: str) -> str:
+    return directory if directory == ROOT else directory + "/"
 
 
 def _has(entry: Entry | None, name: str) -> bool:
@@ -176,4 +227,4 @@ def _is_below(entry: Entry, path: str) -> bool:
     """As of a recursive listing: the directory itself is not below itself, a file is."""
     if entry.path == path:
         return not entry.is_dir
-    return path == ROOT or entry.path.startswith(path + "/")
+    return entry.path.startswith(_below(path))

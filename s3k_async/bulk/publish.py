@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.bulk.entry_attributes import check_lifecycle, need_attributes
+from s3k_async.bulk.entry_attributes import checked_attributes
 from s3k_async.errors import (
-    ArgumentTypeError,
     ConflictError,
     PathExistsError,
     S3kError,
@@ -79,13 +78,7 @@ async def publish_new(
     store = volume.store
     stored = None
     if attributes is not None:
-        need_attributes(volume, path)
-        if not isinstance(attributes, Attributes):
-            raise ArgumentTypeError(
-                f"attributes are an Attributes, not {type(attributes).__name__}", path=path
-            )
-        check_lifecycle(volume, path, attributes.metadata)
-        stored = attributes.checked(path).to_json()
+        stored = checked_attributes(volume, path, attributes).to_json()
     race = ConflictBackoff(store)
     content: Content | None = None
     uploaded_for, lease_ms = "", 0

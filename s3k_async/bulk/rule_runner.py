@@ -11,6 +11,7 @@ each time after as long as the item is old, until it is STALE_MS old.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -189,6 +190,7 @@ class _Run:
         await self.pace.turn()
         if self.runtime.monotonic() - since >= FRESH_SECONDS:
             (found,) = await find_entries(self.volume, [found.item])
+            rules = await self.index.rules.newest()
             due = found.due_at(rules, self.runtime.now_ms())
             if due is None:
                 return await self._not_due(found)
@@ -200,11 +202,14 @@ class _Run:
         """Make the change, through the verbs of clients. `anywhere`: the path is not known."""
         if anywhere:
             entry = self.store.keys.with_path(entry)
+        # A rule applies to a path, and the move of a directory changes no entry below it in layout
+        # `tree`: its place is read again right before the change.
+        since = None if due.by_metadata else -math.inf
         if due.action == "expire":
             # The retention of a read-only file is over by then.
-            await self.store.delete_file(entry, anywhere=anywhere, named=False)
+            await self.store.delete_file(entry, anywhere=anywhere, named=False, since=since)
         else:
-            await make_read_only(self.store, entry, anywhere=anywhere)
+            await make_read_only(self.store, entry, anywhere=anywhere, since=since)
         self.counts[due.action] += 1
 
     async def _not_due(self, found: FoundEntry) -> Outcome:

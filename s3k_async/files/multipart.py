@@ -19,6 +19,7 @@ from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.bulk.entry_attributes import checked_attributes
 from s3k_async.errors import (
     ArgumentTypeError,
     ConditionFailedError,
@@ -28,6 +29,7 @@ from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
     PartialFailureError,
+    PermissionDeniedError,
     S3kError,
     UnsupportedError,
     UploadNotFoundError,
@@ -109,19 +111,23 @@ async def create_upload(
         raise InvalidArgumentError(
             f"the lifetime of an upload is a number of seconds, not {lifetime!r}", path=path
         )
-    checked = None if attributes is None else attributes.checked(path)
-    access = volume.store.access
-    if access.is_enforced:  # and again at the completion; a denial here saves the parts
-        await access.permit_write(path, await volume.store.get(path))
+    checked = None if attributes is None else checked_attributes(volume, path, attributes)
+    await _require_permission(volume, path)
     return await _records(volume).create(path, int(lifetime * 1000), checked)
 
 
 async def list_uploads(
-    volume: Volume, directory: str = ROOT, *, after: str = "", limit: int = 1000
+    volume: Volume,
+    directory: str = ROOT,
+    *,
+    after: str = "",
+    limit: int = 1000,
+    include_denied: bool = False,
 ) -> list[MultipartUpload]:
     """The open uploads of files below a directory, in the order of their ids, at most `limit` of
     those after the id `after`; fewer at the end. An upload that is open for the whole call is
-    listed. Reads the records of all uploads of the volume. Raises ItemFormatError."""
+    listed; in a volume with permissions only if the caller may write its file, or with
+    `include_denied`. Reads the records of all uploads of the volume. Raises ItemFormatError."""
     need_uploads(volume, directory)
     if limit < 1:
         raise InvalidArgumentError(f"the limit is at least 1, not {limit}", path=directory)
@@ -129,16 +135,44 @@ async def list_uploads(
     found: list[MultipartUpload] = []
     async with aclosing(_records(volume).pages(after=after)) as pages:
         async for page in pages:
-            found += [each for each in page if each.is_open and each.path.startswith(below)]
+            there = [each for each in page if each.is_open and each.path.startswith(below)]
+            found += [each for each in there if include_denied or await _is_permitted(volume, each)]
             if len(found) >= limit:
                 break
     return found[:limit]
 
 
+async def _is_permitted(volume: Volume, upload: MultipartUpload) -> bool:
+    """Whether the caller may write the file of an upload."""
+    try:
+        await _require_permission(volume, upload.path)
+    except PermissionDeniedError:
+        return False
+    return True
+
+
+async def _require_permission(volume: Volume, path: str) -> None:
+    """Check that the caller may write, or create, the file of an upload, in a volume with
+    permissions. Raises PermissionDeniedError."""
+    access = volume.store.access
+    if access.is_enforced:
+        await access.permit_write(path, await volume.store.get(path))
+
+
+async def _require_own(volume: Volume, upload_id: str) -> None:
+    """`_require_permission` for an upload that may have ended."""
+    if volume.store.access.is_enforced:
+        upload = await _records(volume).get(upload_id)
+        if upload is not None:
+            await _require_permission(volume, upload.path)
+
+
 async def need_upload(volume: Volume, upload_id: str) -> MultipartUpload:
-    """An open upload. Raises UploadNotFoundError, ItemFormatError."""
+    """An open upload. Raises UploadNotFoundError, ItemFormatError, PermissionDeniedError."""
     need_uploads(volume, ROOT)
-    return await _records(volume).need_open(upload_id)
+    upload = await _records(volume).need_open(upload_id)
+    await _require_permission(volume, upload.path)
+    return upload
 
 
 async def put_part(
@@ -200,7 +234,7 @@ async def list_parts(volume: Volume, upload_id: str) -> list[PartInfo]:
     """The parts of an upload, by number. Raises UploadNotFoundError, ItemFormatError."""
     need_uploads(volume, ROOT)
     records = _records(volume)
-    await records.need_open(upload_id)
+    await need_upload(volume, upload_id)
     parts = await records.parts(upload_id)
     await records.need_open(upload_id)
     return parts
@@ -220,6 +254,7 @@ async def complete_upload(volume: Volume, upload_id: str) -> Entry:
     """
     need_uploads(volume, ROOT)
     records = _records(volume)
+    await _require_own(volume, upload_id)
     race = ConflictBackoff(volume.store)
     while True:
         upload = await records.begin_completion(upload_id)
@@ -241,6 +276,7 @@ async def abort_upload(volume: Volume, upload_id: str) -> None:
     Raises UploadNotFoundError, PartialFailureError (some data could not be deleted).
     """
     need_uploads(volume, ROOT)
+    await _require_own(volume, upload_id)
     with volume.freeing_space():
         await _records(volume).abort(upload_id, partial(_delete_data, volume))
 
@@ -299,7 +335,7 @@ async def _store_part(
     need_uploads(volume, ROOT)
     _need_number(number, upload_id)
     records = _records(volume)
-    await records.need_open(upload_id)
+    await need_upload(volume, upload_id)
     content = await store()
     part, before = await _put_item(volume, records, upload_id, number, content)
     try:

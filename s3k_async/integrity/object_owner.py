@@ -14,6 +14,7 @@ from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.txn.upload_records import UploadRecords
 
 __all__ = ["ObjectOwner", "OwnerState", "owner_of"]
@@ -49,8 +50,10 @@ async def owner_of(volume: FsckVolume, physical: str) -> ObjectOwner:
 
     Adopted files have no key of the volume: `find` and `physical_path` lead from the file to the
     object. Raises InvalidArgumentError for a name that is no physical key of the volume,
-    UnsupportedError for a volume without a log, and the stores' errors.
+    UnsupportedError for a volume without a log, PermissionDeniedError (in a volume with
+    permissions, for any user but the superuser), and the stores' errors.
     """
+    volume.store.access.require_superuser("look up the owner of an object", physical)
     key = _key_of(volume, physical)
     object_id = _native.object_id_of(key)
     if object_id is None:
@@ -86,7 +89,10 @@ async def owner_of(volume: FsckVolume, physical: str) -> ObjectOwner:
 def _key_of(volume: FsckVolume, physical: str) -> str:
     if not is_uri(physical):
         return physical
-    own = key_below(volume.blobs.uri("-").removesuffix("-"), physical)
+    blobs = volume.blobs
+    stores = (blobs.hot, blobs.cold) if isinstance(blobs, TieredBlobs) else (blobs,)
+    found = (key_below(each.uri("-").removesuffix("-"), physical) for each in stores)
+    own = next((each for each in found if each is not None), None)
     if own is None:
         raise InvalidArgumentError(
             "the object is not among the data of the volume; of an adopted file, find the path with"

@@ -115,9 +115,12 @@ async def change_pair(
             return pair[0][1], pair[1][1]
 
 
-async def make_read_only(store: MetadataStore, entry: Entry, *, anywhere: bool = False) -> Entry:
+async def make_read_only(
+    store: MetadataStore, entry: Entry, *, anywhere: bool = False, since: float | None = None
+) -> Entry:
     """Make a file read-only that was just read, unless it has changed since. `anywhere`: in layout
-    `tree` also if its directory has moved since.
+    `tree` also if its directory has moved since. `since`: when its path was resolved, monotonic;
+    None is now.
 
     Raises ConflictError (it has changed, or is gone), BusyError.
     """
@@ -129,7 +132,10 @@ async def make_read_only(store: MetadataStore, entry: Entry, *, anywhere: bool =
         attributes=attributes.checked(entry.path).to_json(),
         operation=store.runtime.uuid(),
     )
-    since = None if anywhere or not store.keys.by_id else store.runtime.monotonic()
+    if anywhere or not store.keys.by_id:
+        since = None
+    elif since is None:
+        since = store.runtime.monotonic()
     return await _write(store, before, after, since)
 
 

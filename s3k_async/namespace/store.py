@@ -270,12 +270,17 @@ class MetadataStore(DirectoryStore):
             current = await self.get(source.path)
 
     async def delete_file(
-        self, entry: Entry, *, anywhere: bool = False, named: bool = True
+        self,
+        entry: Entry,
+        *,
+        anywhere: bool = False,
+        named: bool = True,
+        since: float | None = None,
     ) -> None:
         """Remove a file's entry, which was just read; its data is left to garbage collection.
         `anywhere`: in layout `tree` also if its directory has moved since, and also a read-only
         file, for repairs. `named`: the caller has named the file, so that a read-only one is
-        refused.
+        refused. `since`: when its path was resolved, monotonic; None is now.
 
         Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError,
         PermissionDeniedError (read-only).
@@ -290,11 +295,11 @@ class MetadataStore(DirectoryStore):
         entry = replace(entry, pending="")
         delete = Delete(self.keys.of(entry), unchanged(entry))
         placed = [entry] if entry.directory and not anywhere else []
-        since = self.runtime.monotonic()
+        read_at = self.runtime.monotonic() if since is None else since
         try:
             await self.retry_past_intents(
                 lambda: self.transact(
-                    [self.changes.operation("delete", entry, None)], [delete], placed, since
+                    [self.changes.operation("delete", entry, None)], [delete], placed, read_at
                 ),
                 entry.path,
             )

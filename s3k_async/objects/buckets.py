@@ -54,14 +54,16 @@ async def purge(client: S3kClient, path: str) -> ChangeResult:
 
 async def has_uploads(volume: Volume, path: str) -> bool:
     """Whether a bucket has a pending upload."""
-    return volume.record.uploads and bool(await list_uploads(volume, path, limit=1))
+    return volume.record.uploads and bool(
+        await list_uploads(volume, path, limit=1, include_denied=True)
+    )
 
 
 async def abort_uploads(volume: Volume, path: str) -> None:
     """Abort the pending uploads of a bucket. Raises PartialFailureError."""
     after = ""
     while volume.record.uploads:
-        found = await list_uploads(volume, path, after=after, limit=PURGED)
+        found = await list_uploads(volume, path, after=after, limit=PURGED, include_denied=True)
         for upload in found:
             with suppress(UploadNotFoundError):  # another client has ended it
                 await abort_upload(volume, upload.id)

@@ -11,7 +11,7 @@ from s3k_async.bulk.publish import publish_new
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import ConflictError, InvalidArgumentError, PathExistsError
 from s3k_async.files.edits import need_extents, need_range, publish_range
-from s3k_async.files.file_ranges import naming_file, need_readable
+from s3k_async.files.file_ranges import naming_file, need_readable, require_readable
 from s3k_async.files.open_files import FileReader, bytes_of
 from s3k_async.files.range_writer import open_range_writer
 from s3k_async.model import Content, Entry, FileStatus, status_of
@@ -62,6 +62,7 @@ async def create_from_range(
         upload = copied(volume, source, volume)
         return status_of(await publish_new(volume, path, upload, overwrite=False))
     start, end = _span(source.size, offset, size)
+    require_readable(volume_of(client).store, source)
     if end - start >= LEAST_COPY:
         return await _create_stored(volume_of(client), source, start, end, path, 0)
     async with reader_of(client, source) as reader:
@@ -79,7 +80,7 @@ async def copy_range(
     """Replace bytes of a file by a range of one version of another one, or of the same."""
     volume = volume_of(client)
     source = await existing(volume.store, origin)
-    need_readable(source)
+    require_readable(volume.store, source)
     start, end = _span(source.size, origin_offset, size)
     if end - start >= LEAST_COPY:
         return await _write_stored(volume, source, start, end, path, offset)

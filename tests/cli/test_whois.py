@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,17 @@ def test_an_object_that_is_gone(cli: Cli, any_volume: str) -> None:
 @pytest.mark.parametrize("name", ["no-key", "s3://elsewhere/a", "a/b"])
 def test_what_is_no_object_of_the_volume(cli: Cli, volume: str, name: str) -> None:
     cli.fails(2, "whois", name)
+
+
+def test_the_uri_in_a_hot_location(cli: Cli, tmp_path: Path) -> None:
+    volume = str(tmp_path / "volume")
+    cli.ok("init", volume, "--hot", str(tmp_path / "hot"))
+    cli.ok("put", "-", f"{volume}:/f", stdin=b"one")
+    (stored,) = [path for path in (tmp_path / "hot").rglob("*.id=*") if path.is_file()]
+    for _ in ("hot", "cold"):
+        found = cli.ok("--json", "whois", "--volume", volume, stored.as_uri()).json()
+        assert (found["state"], found["path"]) == ("current", "/f")
+        cli.ok("tier", "run", volume)
 
 
 async def owned(layout: LayoutName) -> dict[str, ObjectOwner]:

@@ -18,12 +18,18 @@ from s3k_async.bulk.expected_objects import (
 )
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.config import LogMode, VolumeConfig
-from s3k_async.errors import PartialFailureError, PathNotFoundError, PermissionDeniedError
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    PartialFailureError,
+    PathNotFoundError,
+    PermissionDeniedError,
+)
+from s3k_async.integrity.object_owner import owner_of
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import LayoutName
 from s3k_async.namespace import access_control
 from s3k_async.namespace.access_control import KNOWN_SECONDS
-from s3k_async.objects import ObjectStore
+from s3k_async.objects import ObjectStore, byte_ranges
 from s3k_async.table.codec import unchanged
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.permission_scenes import in_transaction
@@ -545,3 +551,96 @@ async def test_a_missing_path_below_a_closed_directory_is_denied(layout: LayoutN
             await fs.stat("/d/none")
         with pytest.raises((PermissionDeniedError, PartialFailureError)):
             await fs.copy("/d", "/d2", recursive=True)
+
+
+# Objects and uploads
+
+
+@pytest.fixture
+def one_byte_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of any length are copied as long ones are."""
+    monkeypatch.setattr(byte_ranges, "LEAST_COPY", 1)
+
+
+@pytest.mark.usefixtures("one_byte_is_long")
+async def test_ranges_of_objects_need_the_permission_to_read(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, 0, 0) as root, acting(config, B, B) as fs:
+        objects = ObjectStore(fs)
+        await root.write("/d/secret", b"secret", attributes=Attributes(mode=0o600))
+        await objects.put("d", "own", b"own")
+        before = await everything(root)
+        await refused(objects.create_copy("d", "secret", "new", offset=1), "/d/secret")
+        await refused(objects.create_copy("d", "secret", "new"), "/d/secret")
+        await refused(objects.write_copy("d", "secret", "own"), "/d/secret")
+        await refused(objects.write_copy("d", "secret", "new", source_offset=1), "/d/secret")
+        assert await everything(root) == before
+        await objects.write_copy("d", "own", "new", source_offset=1)
+        assert await objects.read("d", "new") == b"wn"
+
+
+async def test_an_upload_is_of_those_who_may_write_its_file(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, 0, 0) as root, acting(config, B, B) as fs:
+        objects, others = ObjectStore(root), ObjectStore(fs)
+        await root.makedirs("/d/hid")
+        await root.set_attributes("/d/hid", mode=0o700)
+        upload = await objects.create_upload("d", "hid/name")
+        mine = await others.create_upload("d", "open")
+        await objects.put_part(upload.id, 0, b"data")
+        assert [each.id for each in await others.list_uploads("d")] == [mine.id]
+        assert {each.id for each in await objects.list_uploads("d")} == {mine.id, upload.id}
+        for call in (
+            others.list_parts(upload.id),
+            others.put_part(upload.id, 0, b"evil"),
+            others.copy_part(upload.id, 0, "d", "hid/name"),
+            others.complete_upload(upload.id),
+            others.abort_upload(upload.id),
+        ):
+            with pytest.raises(PermissionDeniedError):
+                await call
+        await objects.complete_upload(upload.id)
+        assert await root.read("/d/hid/name") == b"data"
+        await others.put_part(mine.id, 0, b"mine")
+        await others.complete_upload(mine.id)
+        assert await fs.read("/d/open") == b"mine"
+
+
+async def test_a_bucket_with_uploads_that_are_not_shown_is_not_empty(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, 0, 0) as root, acting(config, A, A) as fs:
+        await root.set_attributes("/d", mode=0o700)
+        await ObjectStore(root).create_upload("d", "name")
+        await root.set_attributes("/d", mode=0o500)
+        with pytest.raises((DirectoryNotEmptyError, PermissionDeniedError)):
+            await ObjectStore(fs).delete_bucket("d")
+        assert len(await ObjectStore(root).list_uploads("d")) == 1
+
+
+async def test_a_search_does_not_depend_on_other_directories(layout: LayoutName) -> None:
+    config = await volume(layout)
+    tagged = Attributes(metadata={"tag": b"1"})
+    async with acting(config, 0, 0) as root, acting(config, B, B) as fs:
+        await root.makedirs("/hid")
+        await root.makedirs("/d/hid")
+        await root.write("/d/seen", b"", attributes=tagged)
+        await root.write("/hid/x", b"", attributes=tagged)
+        await root.set_attributes("/hid", mode=0o700)
+        assert [each.path async for each in fs.find("/d", metadata="tag")] == ["/d/seen"]
+        await root.rename("/hid", "/hidden")
+        assert [each.path async for each in fs.find("/d", metadata="tag")] == ["/d/seen"]
+        await root.write("/d/hid/y", b"", attributes=tagged)
+        await root.set_attributes("/d/hid", mode=0o700)
+        with pytest.raises(PermissionDeniedError):
+            assert [each async for each in fs.find("/d", metadata="tag")]
+        found = {each.path async for each in root.find("/", metadata="tag")}
+        assert found == {"/d/seen", "/d/hid/y", "/hidden/x"}
+
+
+async def test_the_owner_of_an_object_is_looked_up_by_the_superuser(layout: LayoutName) -> None:
+    config = await volume(layout)
+    async with acting(config, 0, 0) as root, acting(config, B, B) as fs:
+        key = str((await root.write("/d/f", b"data")).physical)
+        assert (await owner_of(volume_of(root), key)).path == "/d/f"
+        with pytest.raises(PermissionDeniedError, match="only the superuser"):
+            await owner_of(volume_of(fs), key)

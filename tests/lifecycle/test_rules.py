@@ -15,6 +15,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.lifecycle.ruled import DAY, HOUR, Ruled
@@ -273,3 +274,13 @@ async def test_a_dry_run_writes_nothing(place: Ruled, fs: S3kClient) -> None:
     result = await fs.run_rules()
     assert (result.expired, result.read_only) == (2, 1)
     assert [each async for each in fs.due_actions()] == []
+
+
+async def test_a_malformed_value_is_refused_when_an_upload_begins(fs: S3kClient) -> None:
+    objects = ObjectStore(fs)
+    await objects.create_bucket("b")
+    with pytest.raises(InvalidArgumentError, match="ExpiresAfter"):
+        await objects.create_upload(
+            "b", "k", attributes=Attributes(metadata={"ExpiresAfter": b"7 days"})
+        )
+    assert await objects.list_uploads("b") == []

@@ -9,8 +9,10 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
+from s3k_async._core.pace import Pace
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Key, Update
+from s3k_async.bulk import rule_runner
 from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.client import S3kClient
 from s3k_async.errors import ResponseLostError, ServiceError
@@ -297,3 +299,54 @@ async def test_an_interrupted_write(layout: LayoutName, verb: str) -> None:
             break
         number += 1
     assert number > 3
+
+
+@pytest.mark.parametrize("action", ["expire_after", "read_only_after"])
+async def test_files_of_a_directory_that_is_moved_away_during_a_run_are_kept(
+    place: Ruled, fs: S3kClient, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In layout `tree` no entry below the directory changes with the move."""
+    rule: dict[str, int] = {action: 60}
+    await fs.set_rule("/tmp", **rule)
+    await fs.write_many([(f"/tmp/d/{number}", b"1") for number in range(6)])
+    place.clock.advance(DAY)
+    turns = 0
+
+    async def turn(_: Pace) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 3:
+            await fs.rename("/tmp/d", "/keep")
+
+    monkeypatch.setattr(Pace, "turn", turn)
+    for limit in ("CHANGES", "PARTITIONS"):  # one file after the other
+        monkeypatch.setattr(rule_runner, limit, 1)
+    done = await fs.run_rules()
+    assert done.expired + done.read_only == 2
+    left = [status async for status in fs.list("/keep")]
+    assert len(left) == (4 if action == "expire_after" else 6)
+    assert sum(status.attributes.read_only for status in left) == done.read_only
+    again = await fs.run_rules()
+    assert (again.expired, again.read_only) == (0, 0)
+
+
+async def test_a_rule_that_is_removed_during_a_slow_run_is_obeyed_no_more(
+    place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fs.set_rule("/tmp", expire_after=60)
+    await fs.write_many([(f"/tmp/{number}", b"1") for number in range(6)])
+    place.clock.advance(DAY)
+    turns = 0
+
+    async def turn(_: Pace) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 3:
+            await fs.remove_rule("/tmp")
+
+    monkeypatch.setattr(Pace, "turn", turn)
+    for limit in ("CHANGES", "PARTITIONS"):  # one file after the other
+        monkeypatch.setattr(rule_runner, limit, 1)
+    monkeypatch.setattr(rule_runner, "FRESH_SECONDS", 0.0)
+    assert (await fs.run_rules()).expired == 2
+    assert len(await place.paths()) == 4
