@@ -2,8 +2,8 @@
 
 Tests of the backends, and of what depends on their timing, run on dynoxide and SeaweedFS. The other
 engines, and the adapters over aioboto3, answer the same requests: on them, `make test` runs SAMPLE,
-and `make test-full` everything. So it is with tests of the client and of the libraries that run on
-a volume without engines too.
+and `make test-full` everything. So it is with tests of the client, of what is built on it, and of
+the libraries that run on a volume without engines too.
 """
 
 from __future__ import annotations
@@ -56,11 +56,20 @@ SAMPLE = frozenset(
         "client/test_staging.py::test_what_one_client_stages_another_publishes",
         "client/test_transaction.py::test_all_of_it_happens_at_the_end",
         "client/test_write_many.py::test_the_files_of_a_list_are_there",
+        "objects/test_buckets.py::test_list_buckets",
+        "objects/test_h3_defects.py::test_01_a_partial_overwrite_does_not_truncate",
+        "objects/test_h3_defects.py::test_21_every_object_is_listed_and_copied_between_buckets",
+        "objects/test_metadata.py::test_many_objects_are_found",
+        "objects/test_objects.py::test_copy",
+        "objects/test_objects.py::test_creation_is_refused_where_an_object_is",
+        "objects/test_objects.py::test_one_of_many_creates_an_object",
+        "objects/test_objects.py::test_write_copy",
+        "objects/test_paging.py::test_pages_hold_everything_once_in_order",
     }
 )
 
-ABOVE_THE_BACKENDS = ("adapters/", "client/")
-"""Folders of the tests of the client and of the libraries."""
+ABOVE_THE_BACKENDS = ("adapters/", "client/", "lifecycle/", "objects/")
+"""Folders of the tests of the client, of what is built on it, and of the libraries."""
 
 _WITHOUT_ENGINE = frozenset({"memory", "embedded", "rocksdb"})
 

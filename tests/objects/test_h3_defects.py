@@ -24,7 +24,7 @@ from s3k_async.model import LayoutName
 from s3k_async.objects import UNCHANGED, Attributes, ObjectStore, buckets
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
-from tests.client.rig import faulty_client, memory_config, paths
+from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
 
 pytestmark = pytest.mark.layouts("path", "tree")
@@ -32,12 +32,11 @@ pytestmark = pytest.mark.layouts("path", "tree")
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
 GIB = 2**30
-MIB = 2**20
 
 
 @everywhere
 async def test_01_a_partial_overwrite_does_not_truncate(objects: ObjectStore) -> None:
-    data = bytes(index % 251 for index in range(2 * MIB))
+    data = bytes(index % 251 for index in range(40 * TUNING.part_size))
     await objects.create("b", "short", data[:1000])
     await objects.write("b", "short", b"#" * 10)
     assert await objects.read("b", "short") == b"#" * 10 + data[10:1000]

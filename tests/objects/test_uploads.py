@@ -23,31 +23,32 @@ pytestmark = [
     volume_backends("memory", "embedded", "dynoxide+seaweedfs"),
 ]
 
-MIB = 1024 * 1024
+UNIT = 2048
+"""Bytes for each MiB of H3's own test: many pieces of the tests' volumes."""
 
 
 async def test_parts_out_of_order_with_one_that_is_replaced(objects: ObjectStore) -> None:
-    """H3's own test: 7 MiB of parts 1, 0 and 2, of which part 0 is then replaced by a copy."""
-    source = bytes(range(256)) * (3 * MIB // 256)
+    """H3's own test: parts 1, 0 and 2, seven units, of which part 0 is then replaced by a copy."""
+    source = bytes(range(256)) * (3 * UNIT // 256)
     await objects.create("b", "source", source)
     upload = await objects.create_upload("b", "d/k")
     assert (upload.bucket, upload.key) == ("b", "d/k")
     assert upload.expires > upload.started
-    await objects.put_part(upload.id, 1, b"1" * (2 * MIB))
-    await objects.put_part(upload.id, 0, b"0" * (3 * MIB))
-    await objects.put_part(upload.id, 2, b"2" * (3 * MIB))
-    part = await objects.copy_part(upload.id, 0, "b", "source", offset=MIB, size=2 * MIB)
-    assert (part.number, part.size) == (0, 2 * MIB)
+    await objects.put_part(upload.id, 1, b"1" * (2 * UNIT))
+    await objects.put_part(upload.id, 0, b"0" * (3 * UNIT))
+    await objects.put_part(upload.id, 2, b"2" * (3 * UNIT))
+    part = await objects.copy_part(upload.id, 0, "b", "source", offset=UNIT, size=2 * UNIT)
+    assert (part.number, part.size) == (0, 2 * UNIT)
     assert not await objects.exists("b", "d/k")
     parts = await objects.list_parts(upload.id)
     assert [(each.number, each.size) for each in parts] == [
-        (0, 2 * MIB),
-        (1, 2 * MIB),
-        (2, 3 * MIB),
+        (0, 2 * UNIT),
+        (1, 2 * UNIT),
+        (2, 3 * UNIT),
     ]
     info = await objects.complete_upload(upload.id)
-    assert (info.bucket, info.key, info.size) == ("b", "d/k", 7 * MIB)
-    wanted = source[MIB : 3 * MIB] + b"1" * (2 * MIB) + b"2" * (3 * MIB)
+    assert (info.bucket, info.key, info.size) == ("b", "d/k", 7 * UNIT)
+    wanted = source[UNIT : 3 * UNIT] + b"1" * (2 * UNIT) + b"2" * (3 * UNIT)
     assert await objects.read("b", "d/k") == wanted
     for call in ended_calls(objects, upload.id):
         with pytest.raises(UploadNotFoundError):
