@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
@@ -38,11 +38,13 @@ from s3k_async.errors import (
 from s3k_async.files.open_files import FileReader
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, FileStatus, Progress
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "ProgressCallback",
     "download",
     "is_hopeless",
+    "local_file",
     "move_to",
     "upload",
     "verified",
@@ -270,10 +272,16 @@ async def _upload_files(
 
 
 def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: bool) -> NewFile:
-    """A local file, whose size may have changed when it is uploaded."""
+    file = local_file(volume_of(client), local, target, size)
+    alone = partial(_upload_file, client, local, target, overwrite)
+    return replace(file, alone=alone) if size >= LARGE else file
+
+
+def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
+    """A local file to be written to a path; its size may have changed when it is uploaded."""
 
     async def upload(at: WriteTarget) -> Content:
-        storage = volume_of(client).storage
+        storage = volume.storage
         data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
         if data is not None:
             return await storage.put(at.object_id, data)
@@ -286,8 +294,7 @@ def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: 
                 await writer.abort()
                 raise
 
-    alone = partial(_upload_file, client, local, target, overwrite)
-    return NewFile(target, size, upload, alone if size >= LARGE else None, source=local)
+    return NewFile(target, size, upload, source=local)
 
 
 async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
