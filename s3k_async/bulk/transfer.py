@@ -42,6 +42,7 @@ from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "ProgressCallback",
+    "TransferTally",
     "download",
     "is_hopeless",
     "local_file",
@@ -81,13 +82,16 @@ def is_hopeless(error: S3kError) -> bool:
 
 
 @dataclass(slots=True)
-class _Transfer:
+class TransferTally:
+    """The result of a transfer in progress."""
+
     operation: str
     total: int | None
     progress: ProgressCallback | None
     tally: ChangeTally = field(default_factory=ChangeTally)
 
     def done(self, path: str, size: int) -> None:
+        """Count a file."""
         self.tally.files += 1
         self.tally.bytes += size
         if self.progress is not None:
@@ -142,11 +146,11 @@ async def upload(
     if not await to_thread.run_sync(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
     if not await to_thread.run_sync(os.path.isdir, root):
-        transfer = _Transfer("put", 1, progress)
+        transfer = TransferTally("put", 1, progress)
         transfer.done(target, await _upload_file(client, root, target, overwrite))
         return transfer.tally.result()
     survey = await to_thread.run_sync(local_tree.survey, root)
-    transfer = _Transfer("put", len(survey.files), progress)
+    transfer = TransferTally("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
 
     async def make(relative: str) -> None:
@@ -192,14 +196,14 @@ async def download(
     local = os.fspath(target)
     status = await client.stat(source)
     if not status.is_dir:
-        transfer = _Transfer("get", 1, progress)
+        transfer = TransferTally("get", 1, progress)
         transfer.done(status.path, await _download_file(client, status, local, overwrite))
         return transfer.tally.result()
     total = None
     if progress is not None:
         with suppress(BusyError):  # progress without a total
             total = (await client.content_summary(status.path)).file_count
-    transfer = _Transfer("get", total, progress)
+    transfer = TransferTally("get", total, progress)
 
     async def get(found: FileStatus) -> None:
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
@@ -241,7 +245,7 @@ async def move_to(
     await client.copy_to(
         other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
     )
-    transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
+    transfer = TransferTally("move", sum(1 for entry in entries if entry.is_file), None)
 
     errors = await delete_seen(client, entries)
     for entry in entries:
@@ -260,7 +264,7 @@ def _depth(path: str) -> int:
 
 @call
 async def _upload_files(
-    client: S3kClient, files: Iterable[NewFile], transfer: _Transfer, *, overwrite: bool
+    client: S3kClient, files: Iterable[NewFile], transfer: TransferTally, *, overwrite: bool
 ) -> None:
     await write_files(
         volume_of(client),
