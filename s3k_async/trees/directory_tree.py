@@ -122,7 +122,7 @@ class DirectoryTree:
             await to_thread.run_sync(self._need_inside, place)
         await to_thread.run_sync(local_tree.make_directory, place)
 
-    async def write(
+    async def copy_files(
         self,
         source: FileTree,
         files: AsyncIterable[TreeEntry],
@@ -143,7 +143,7 @@ class DirectoryTree:
 
         await run_all(write, files, limit=FILES)
 
-    async def remove(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
+    async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
         """Removals of files that have the size and modification time that was listed. Of a link to
         a file, the link."""
         for entry in entries:

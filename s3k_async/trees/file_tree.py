@@ -113,7 +113,7 @@ class TreeTarget(Protocol):
         """Create a directory like one of the source, and its missing parents. An entry with an
         empty path is the root."""
 
-    async def write(
+    async def copy_files(
         self,
         source: FileTree,
         files: AsyncIterable[TreeEntry],
@@ -124,6 +124,6 @@ class TreeTarget(Protocol):
         """Copy files of the source to the same relative paths, many at once, each by itself, and
         with their modification times. Existing files are replaced."""
 
-    async def remove(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
+    async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
         """Remove files if they are as they were listed, and directories if they are empty by then.
         The content of a directory precedes it."""

@@ -98,7 +98,7 @@ async def synchronize(
     require_apart(source, target)
     if not await source.exists():
         raise PathNotFoundError("no such directory", path=source.label)
-    run = _Run(source, target, options or SyncOptions(), on_change, progress)
+    run = _SyncRun(source, target, options or SyncOptions(), on_change, progress)
     return await run.run(target)
 
 
@@ -113,7 +113,7 @@ def require_apart(source: FileTree, target: FileTree) -> None:
             )
 
 
-class _Run:
+class _SyncRun:
     """One synchronization: a pass that copies, one that deletes, and another one that copies what
     was in the way of a deleted entry."""
 
@@ -187,7 +187,7 @@ class _Run:
                     self._count(entry)
         else:
             files = self._files(changes, target)
-            await target.write(
+            await target.copy_files(
                 self._source,
                 files,
                 done=lambda entry, size: self._copies.done(entry.path, size),
@@ -311,7 +311,7 @@ class _Run:
 
         for entry in batch:
             self._tell("delete", entry)
-        await target.remove(batch, failed=fail)
+        await target.remove_listed(batch, failed=fail)
         for entry in batch:
             self._deleted[entry.is_dir] += entry.path not in failed
 

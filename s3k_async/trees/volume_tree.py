@@ -111,7 +111,7 @@ class VolumeTree:
         else:
             await self.client.makedirs(self.path_of(entry.path))
 
-    async def write(
+    async def copy_files(
         self,
         source: FileTree,
         files: AsyncIterable[TreeEntry],
@@ -141,7 +141,7 @@ class VolumeTree:
             failed=lambda file, error: failed(known.pop(file.path), error),
         )
 
-    async def remove(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
+    async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
         """Removals on the condition that an entry has the id and version that was listed."""
         seen = {each.entry.path: each for each in entries if each.entry is not None}
         statuses = [status_of(each.entry) for each in seen.values() if each.entry is not None]

@@ -290,7 +290,9 @@ async def test_only_what_was_listed_is_deleted(grove: Grove, target: str) -> Non
         plant(Path(right.root), {"changed": b"2"}, OLD)
     failures: dict[str, Exception] = {}
     listed = [entries[path] for path in ("changed", "same", "dir")]
-    await right.remove(listed, failed=lambda entry, error: failures.update({entry.path: error}))
+    await right.remove_listed(
+        listed, failed=lambda entry, error: failures.update({entry.path: error})
+    )
     assert set(failures) == {"changed", "dir"}
     assert isinstance(failures["changed"], ConflictError)
     assert set(await content(right)) == {"changed", "dir/new"}
