@@ -89,6 +89,8 @@ class TransferTally:
     total: int | None
     progress: ProgressCallback | None
     tally: ChangeTally = field(default_factory=ChangeTally)
+    skip: Callable[[str], object] | None = None
+    """Called for a file whose target exists, instead of recording a failure."""
 
     def done(self, path: str, size: int) -> None:
         """Count a file."""
@@ -116,6 +118,9 @@ class TransferTally:
         """Record the error of one entry; raise it if it ends the transfer."""
         if is_hopeless(error):
             raise error
+        if self.skip is not None and isinstance(error, PathExistsError):
+            self.skip(path)
+            return
         self.tally.failures.append((path, error))
 
 
@@ -133,24 +138,31 @@ async def upload(
     target: str,
     *,
     overwrite: bool = True,
+    skip: Callable[[str], object] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
     """Upload a local file to `target`, or a local directory's tree below it, empty directories
     included.
 
     Symbolic links to files are followed; links to directories and special files are listed as
-    failures. Raises PathNotFoundError (no such local file); for a single file the errors of the
-    write; and errors that affect every file (HOPELESS).
+    failures. `skip`: called with each local file whose target exists already, unless `overwrite`,
+    instead of failing. Raises PathNotFoundError (no such local file); for a single file the errors
+    of the write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
     if not await to_thread.run_sync(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
     if not await to_thread.run_sync(os.path.isdir, root):
         transfer = TransferTally("put", 1, progress)
-        transfer.done(target, await _upload_file(client, root, target, overwrite))
+        try:
+            transfer.done(target, await _upload_file(client, root, target, overwrite))
+        except PathExistsError:
+            if skip is None:
+                raise
+            skip(root)
         return transfer.tally.result()
     survey = await to_thread.run_sync(local_tree.survey, root)
-    transfer = TransferTally("put", len(survey.files), progress)
+    transfer = TransferTally("put", len(survey.files), progress, skip=skip)
     transfer.tally.failures += survey.failures
 
     async def make(relative: str) -> None:

@@ -21,8 +21,9 @@ Files = Mapping[str, bytes]
 
 FILES: Files = {
     "a": b"alpha",
-    "a-b": b"before the directory, as a key",
+    "a-b": b"hyphen",
     "a.d/one": b"1",
+    "dir-x": b"before the directory, as a key",
     "dir/deep/two": b"22",
     "dir/three": b"",
     "\u00e9/\U0001f600": b"unicode",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.bulk.file_writes import NewFile
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ConflictError,
@@ -28,11 +29,13 @@ from s3k_async.trees import (
     ListingTree,
     Selection,
     SyncOptions,
+    TreeEntry,
     VolumeTree,
     directory_tree,
+    synchronization,
     synchronize,
 )
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import Volume, init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.level import FULL
 from tests.support import from_call
@@ -176,6 +179,29 @@ async def test_after_a_failure_nothing_is_deleted(grove: Grove) -> None:
     assert await content(right) == {**FILES, "a": b"1"}
 
 
+async def test_after_a_failed_copy_nothing_is_deleted(
+    grove: Grove, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = (
+        await grove.tree("directory", {"a": b"1", "b": b"2"}),
+        await grove.tree("volume", FILES),
+    )
+    new_file = left.new_file
+
+    def failing(entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+        if entry.path == "b":
+            raise UnsupportedError("this file cannot be copied", path=path)
+        return new_file(entry, volume, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(left, "new_file", failing)
+        done = await synchronize(left, right, SyncOptions(delete=True))
+    assert (done.files, done.deleted, len(done.failures)) == (1, 0, 1)
+    assert await content(right) == {**FILES, "a": b"1"}
+    assert (await synchronize(left, right, SyncOptions(delete=True))).deleted == len(FILES) - 1
+    assert await content(right) == {"a": b"1", "b": b"2"}
+
+
 async def test_a_failure_of_the_second_listing_ends_the_deletion(
     grove: Grove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +209,7 @@ async def test_a_failure_of_the_second_listing_ends_the_deletion(
     assert isinstance(left, DirectoryTree)
     assert isinstance(right, VolumeTree)
     await right.client.write_many([(f"/top/zz/{number}", b"") for number in range(3)])
+    monkeypatch.setattr(synchronization, "WINDOW", 1)
     listed = left.entries
     runs: list[int] = []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -21,6 +21,7 @@ from s3k_async.cli.listing_files import (
     write_parquet,
 )
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
+from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import ConfigError
 from s3k_async.listing.globbing import compile_pattern
@@ -246,7 +247,7 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
                     f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}"
                 )
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 @click.command(cls=VolumeCommand)
@@ -396,7 +397,7 @@ def du(
             show(directory, size, files, directories)
 
     operands = paths or (":/",)
-    invocation.run(lambda clients: for_each(operands, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, operands, one))
 
 
 async def _totals(client: S3kClient, top: str) -> dict[str, list[int]]:

@@ -2618,7 +2618,7 @@ DEFECTS: tuple[Defect, ...] = (
         "trees/synchronization.py",
         "if not options.dry_run and not self._failures:",
         "if not options.dry_run:",
-        f"{SYNC}::test_after_a_failure_nothing_is_deleted",
+        f"{SYNC}::test_after_a_failed_copy_nothing_is_deleted",
     ),
     Defect(
         "synchronization: a listing with gaps deletes",
