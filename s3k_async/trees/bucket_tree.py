@@ -14,7 +14,7 @@ from s3k_async._native import normalize
 from s3k_async.backends.location import BlobLocation, OpenContext
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.interception import INTERCEPTOR
-from s3k_async.backends.ports.pagination import list_pages
+from s3k_async.backends.ports.pagination import list_first_level, list_pages
 from s3k_async.backends.ports.version_reads import range_of_version
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.bulk.file_writes import LARGE, NewFile, written_alone
@@ -118,6 +118,20 @@ class BucketTree:
                 for entry in batch:
                     yield entry
 
+    async def children(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
+        """The entries of the first level alone, by name, with few requests for each directory."""
+        with PathSort() as sorter:
+            async with aclosing(list_first_level(self.blobs, self.prefix)) as pages:
+                async for page in pages:
+                    shown = [_first_level(entry) for entry in self._shown(page, skipped)]
+                    await to_thread.run_sync(sorter.add, shown)
+            last = ""
+            for batch in sorter.pages():
+                for entry in batch:
+                    if entry.path != last:
+                        yield entry
+                    last = entry.path
+
     async def content(self, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
         """The bytes of the object, of the version that was listed."""
         pieces = range_of_version(
@@ -165,6 +179,12 @@ class BucketTree:
                 entry = TreeEntry(path[:-1], True)
             shown.append(entry)
         return shown
+
+
+def _first_level(entry: TreeEntry) -> TreeEntry:
+    """An entry, or the directory above it."""
+    name, slash, _ = entry.path.partition("/")
+    return TreeEntry(name, True) if slash else entry
 
 
 def _need_path(path: str) -> None:

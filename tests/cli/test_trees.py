@@ -269,5 +269,27 @@ def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> N
     assert "adopted 3 files" in cli.ok("import", "--adopt", lake, "s3k://lab/in").out
     assert "3 files unchanged" in cli.ok("import", "--adopt", lake, "s3k://lab/in").out
     assert cli.ok("cat", "s3k://lab/in/sub/b").output == b"bb"
+    assert cli.ok("ls", lake).lines == ["a", "sub/"]
+    assert cli.ok("ls", "-R", lake).lines == [
+        f"{lake}/{each}" for each in ("a", "sub/", "sub/b", "sub/c.log")
+    ]
+    assert [line.split()[:2] for line in cli.ok("ls", "-lh", lake).lines] == [
+        ["-", "5B"],
+        ["d", "-"],
+    ]
+    assert cli.ok("ls", "--json", lake).json_lines()[0]["etag"]
+    assert [line.split() for line in cli.ok("du", lake).lines] == [
+        ["2", "2", "1", f"{lake}/sub"],
+        ["7", "3", "2", f"{lake}/"],
+    ]
+    assert cli.ok("du", "-s", "--json", lake).json() == {
+        "path": f"{lake}/",
+        "bytes": 7,
+        "files": 3,
+        "directories": 2,
+    }
+    cli.fails(3, "ls", f"{lake}/nothing")
+    cli.fails(2, "ls", "-o", "x.jsonl", lake)
+    cli.fails(2, "du", "--trash", lake)
     everything = f"s3://{bucket.bucket}"
     assert cli("diff", everything, "out").lines[-1].startswith("6 differences")
