@@ -6,8 +6,8 @@ its cause, and can be pickled (worker processes return errors to their parent).
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
     │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
-    │                  UncommittedFileError, RenameIntoSelfError, MetadataNotFoundError,
-    │                  MetadataExistsError, UploadNotFoundError
+    │                  UncommittedFileError, RenameIntoSelfError, OverlapError,
+    │                  MetadataNotFoundError, MetadataExistsError, UploadNotFoundError
     ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
     │                  PartialFailureError
     ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
@@ -61,6 +61,7 @@ __all__ = [
     "NotAVolumeError",
     "NotDirectoryError",
     "OutcomeUnknownError",
+    "OverlapError",
     "PartialFailureError",
     "PathExistsError",
     "PathNotFoundError",
@@ -211,6 +212,13 @@ class RenameIntoSelfError(S3kError, OSError, ValueError):
 
     code = "rename_into_self"
     default_errno = errno.EINVAL
+
+
+class OverlapError(S3kError, ValueError):
+    """The source and the target of a synchronization are the same directory, or one contains the
+    other."""
+
+    code = "overlap"
 
 
 class CrossVolumeError(S3kError, ValueError):

@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cost_model",
         "files",
         "listing",
+        "trees",
         "volumes",
         "settings",
     ),

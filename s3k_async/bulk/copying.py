@@ -9,7 +9,7 @@ from dataclasses import replace
 from s3k_async import _native
 from s3k_async._core.concurrency import run_all
 from s3k_async.attributes import AttributeChange, Attributes
-from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
+from s3k_async.bulk.file_writes import LARGE, NewFile, write_files, written_alone
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally, Upload, is_below, publish_new
 from s3k_async.errors import (
     CorruptDataError,
@@ -28,7 +28,7 @@ from s3k_async.namespace.store import WriteTarget
 from s3k_async.permissions import DIRECTORY_MODE, Ownership
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["copied", "copy"]
+__all__ = ["copied", "copied_file", "copy", "make_directory_like"]
 
 DIRECTORIES = 16
 """Directories that are created at the same time."""
@@ -69,7 +69,8 @@ async def copy(
             raise RenameIntoSelfError(
                 "a directory cannot be copied to itself or below itself", path=target
             )
-        tally.add(await _directory(entry, destination, target, exist_ok=overwrite))
+        made = await make_directory_like(entry, destination, target, exist_ok=overwrite)
+        tally.add(made)
         tree = _TreeCopy(origin, entry, destination, target, overwrite, tally)
         await write_files(
             destination, tree.files(), overwrite=overwrite, done=tree.done, failed=tree.failed
@@ -92,7 +93,7 @@ def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
     return replace(attributes, mode=mode, uid=None, gid=None)
 
 
-async def _directory(
+async def make_directory_like(
     entry: Entry, destination: Volume, target: str, *, exist_ok: bool = True
 ) -> Entry:
     """The directory at the target, with the attributes of the original, if that has any. Raises
@@ -131,6 +132,30 @@ def copied(origin: Volume, entry: Entry, destination: Volume) -> Upload:
     return upload
 
 
+def copied_file(
+    origin: Volume,
+    entry: Entry,
+    destination: Volume,
+    place: str,
+    *,
+    overwrite: bool,
+    mtime_ms: int | None = None,
+) -> NewFile:
+    """The copy of a file at a path. `mtime_ms`: its modification time; None is when it is
+    published."""
+    upload = copied(origin, entry, destination)
+    is_streamed = not destination.storage.blobs.can_copy_from(origin.storage.blobs)
+    file = NewFile(
+        place,
+        entry.size if is_streamed else 0,
+        upload,
+        source=entry.path,
+        attributes=_attributes(entry, destination),
+        mtime_ms=mtime_ms,
+    )
+    return written_alone(destination, file, overwrite=overwrite) if entry.size >= LARGE else file
+
+
 async def _copied_version(
     origin: Volume, entry: Entry, destination: Volume, at: WriteTarget
 ) -> Content:
@@ -157,7 +182,6 @@ class _TreeCopy:
         self._target = target
         self._overwrite = overwrite
         self._tally = tally
-        self._is_streamed = not destination.storage.blobs.can_copy_from(origin.storage.blobs)
 
     async def files(self) -> AsyncGenerator[NewFile, None]:
         """The files. Directories are created before those in them are returned."""
@@ -174,33 +198,14 @@ class _TreeCopy:
             await run_all(self._make_directory, directories, limit=DIRECTORIES)
             for entry, place in placed:
                 if not entry.is_dir:
-                    yield self._file(entry, place)
+                    yield copied_file(
+                        self._origin, entry, self._destination, place, overwrite=self._overwrite
+                    )
 
     async def _make_directory(self, placed: tuple[Entry, str]) -> None:
         entry, place = placed
         with self._tally.noting(entry.path):
-            self._tally.add(await _directory(entry, self._destination, place))
-
-    def _file(self, entry: Entry, place: str) -> NewFile:
-        upload = copied(self._origin, entry, self._destination)
-        attributes = _attributes(entry, self._destination)
-
-        async def alone() -> int:
-            published = await publish_new(
-                self._destination, place, upload, overwrite=self._overwrite, attributes=attributes
-            )
-            return published.size
-
-        is_large = entry.size >= LARGE
-        held = entry.size if self._is_streamed else 0
-        return NewFile(
-            place,
-            held,
-            upload,
-            alone if is_large else None,
-            source=entry.path,
-            attributes=attributes,
-        )
+            self._tally.add(await make_directory_like(entry, self._destination, place))
 
     def done(self, file: NewFile, size: int) -> None:
         """Count a copied file."""

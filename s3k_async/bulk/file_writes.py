@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
@@ -40,7 +40,7 @@ from s3k_async.namespace.file_batches import FileBatch, prepare_many
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["LARGE", "NewFile", "write_files", "write_many"]
+__all__ = ["LARGE", "NewFile", "write_files", "write_many", "written_alone"]
 
 LARGE = 8 * 1024 * 1024
 """Bytes from which on a file of a tree is written individually: the others of its window would
@@ -73,6 +73,25 @@ class NewFile:
     """What is copied to the path, in messages."""
     attributes: Attributes | None = None
     """Its attributes; None: a file that is replaced keeps its own."""
+    mtime_ms: int | None = None
+    """Its modification time; None is when it is published."""
+
+
+def written_alone(volume: Volume, file: NewFile, *, overwrite: bool) -> NewFile:
+    """The file, to be written individually: a large one."""
+
+    async def alone() -> int:
+        published = await publish_new(
+            volume,
+            file.path,
+            file.upload,
+            overwrite=overwrite,
+            attributes=file.attributes,
+            mtime_ms=file.mtime_ms,
+        )
+        return published.size
+
+    return replace(file, alone=alone)
 
 
 async def write_many(
@@ -206,7 +225,7 @@ class _Load:
             else:
                 uploads[file.path] = content
                 # now, while other uploads wait for the service
-                batch.add(target, content, _stored(file.attributes))
+                batch.add(target, content, _stored(file.attributes), mtime_ms=file.mtime_ms)
 
         await run_all(upload, await self._targets(named), limit=UPLOADS)
         lost = await self._publish(batch, named, uploads)
@@ -266,6 +285,7 @@ class _Load:
                     file.upload,
                     overwrite=self.overwrite,
                     attributes=file.attributes,
+                    mtime_ms=file.mtime_ms,
                 )
                 size = entry.size
         except S3kError as error:

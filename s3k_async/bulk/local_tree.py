@@ -34,8 +34,10 @@ from s3k_async.errors import (
 )
 
 __all__ = [
+    "LocalEntry",
     "LocalTree",
     "appearing",
+    "in_order",
     "local_errors",
     "make_directory",
     "open_regular",
@@ -89,22 +91,57 @@ class LocalTree:
 
 
 def survey(root: str) -> LocalTree:
-    """Scan a local directory. Links to files count as files; links to directories are not
-    followed."""
+    """Scan a local directory, as `in_order`."""
     found = LocalTree()
-    for entry in _walk(root, found.failures):
-        relative = os.path.relpath(entry.path, root)
-        try:
-            with local_errors(entry.path):
-                if entry.is_dir(follow_symlinks=False):
-                    found.directories.append(relative)
-                elif entry.is_file():
-                    found.files.append((relative, entry.stat().st_size))
-                else:
-                    raise UnsupportedError(_not_a_file(entry), path=entry.path)
-        except S3kError as error:
-            found.failures.append((entry.path, error))
+    for entry in in_order(root, found.failures):
+        if entry.is_dir:
+            found.directories.append(entry.path)
+        else:
+            found.files.append((entry.path, entry.size))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEntry:
+    """A file or directory below a local directory."""
+
+    path: str
+    """Relative to that directory."""
+    is_dir: bool
+    size: int = 0
+    mtime_ns: int = 0
+    """Modification time of a file, epoch nanoseconds."""
+
+
+def in_order(root: str, failures: list[tuple[str, Exception]]) -> Iterator[LocalEntry]:
+    """Everything below a local directory, by name, each directory followed by its content. Links
+    to files count as files; links to directories are not followed. Entries that are neither, and
+    those that cannot be read, are appended to `failures`. The names in the directories above the
+    current one are in memory."""
+    levels = [_scanned(root, failures)]
+    while levels:
+        found = next(levels[-1], None)
+        if found is None:
+            levels.pop()
+            continue
+        try:
+            with local_errors(found.path):
+                entry = _local_entry(found, os.path.relpath(found.path, root))
+        except S3kError as error:
+            failures.append((found.path, error))
+            continue
+        yield entry
+        if entry.is_dir:
+            levels.append(_scanned(found.path, failures))
+
+
+def _local_entry(found: os.DirEntry[str], relative: str) -> LocalEntry:
+    if found.is_dir(follow_symlinks=False):
+        return LocalEntry(relative, True)
+    if not found.is_file():
+        raise UnsupportedError(_not_a_file(found), path=found.path)
+    status = found.stat()
+    return LocalEntry(relative, False, status.st_size, status.st_mtime_ns)
 
 
 def _not_a_file(entry: os.DirEntry[str]) -> str:
@@ -113,20 +150,13 @@ def _not_a_file(entry: os.DirEntry[str]) -> str:
     return "a link to a directory is not followed" if entry.is_dir() else "the link leads nowhere"
 
 
-def _walk(root: str, failures: list[tuple[str, Exception]]) -> Iterator[os.DirEntry[str]]:
-    waiting = [root]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            with local_errors(directory), os.scandir(directory) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except S3kError as error:
-            failures.append((directory, error))
-            continue
-        for entry in entries:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
+def _scanned(directory: str, failures: list[tuple[str, Exception]]) -> Iterator[os.DirEntry[str]]:
+    try:
+        with local_errors(directory), os.scandir(directory) as found:
+            return iter(sorted(found, key=lambda entry: entry.name))
+    except S3kError as error:
+        failures.append((directory, error))
+        return iter(())
 
 
 def open_regular(path: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
@@ -38,11 +38,14 @@ from s3k_async.errors import (
 from s3k_async.files.open_files import FileReader
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, FileStatus, Progress
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "ProgressCallback",
+    "TransferTally",
     "download",
     "is_hopeless",
+    "local_file",
     "move_to",
     "upload",
     "verified",
@@ -79,13 +82,18 @@ def is_hopeless(error: S3kError) -> bool:
 
 
 @dataclass(slots=True)
-class _Transfer:
+class TransferTally:
+    """The result of a transfer in progress."""
+
     operation: str
     total: int | None
     progress: ProgressCallback | None
     tally: ChangeTally = field(default_factory=ChangeTally)
+    skip: Callable[[str], object] | None = None
+    """Called for a file whose target exists, instead of recording a failure."""
 
     def done(self, path: str, size: int) -> None:
+        """Count a file."""
         self.tally.files += 1
         self.tally.bytes += size
         if self.progress is not None:
@@ -110,6 +118,9 @@ class _Transfer:
         """Record the error of one entry; raise it if it ends the transfer."""
         if is_hopeless(error):
             raise error
+        if self.skip is not None and isinstance(error, PathExistsError):
+            self.skip(path)
+            return
         self.tally.failures.append((path, error))
 
 
@@ -127,24 +138,31 @@ async def upload(
     target: str,
     *,
     overwrite: bool = True,
+    skip: Callable[[str], object] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
     """Upload a local file to `target`, or a local directory's tree below it, empty directories
     included.
 
     Symbolic links to files are followed; links to directories and special files are listed as
-    failures. Raises PathNotFoundError (no such local file); for a single file the errors of the
-    write; and errors that affect every file (HOPELESS).
+    failures. `skip`: called with each local file whose target exists already, unless `overwrite`,
+    instead of failing. Raises PathNotFoundError (no such local file); for a single file the errors
+    of the write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
     if not await to_thread.run_sync(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
     if not await to_thread.run_sync(os.path.isdir, root):
-        transfer = _Transfer("put", 1, progress)
-        transfer.done(target, await _upload_file(client, root, target, overwrite))
+        transfer = TransferTally("put", 1, progress)
+        try:
+            transfer.done(target, await _upload_file(client, root, target, overwrite))
+        except PathExistsError:
+            if skip is None:
+                raise
+            skip(root)
         return transfer.tally.result()
     survey = await to_thread.run_sync(local_tree.survey, root)
-    transfer = _Transfer("put", len(survey.files), progress)
+    transfer = TransferTally("put", len(survey.files), progress, skip=skip)
     transfer.tally.failures += survey.failures
 
     async def make(relative: str) -> None:
@@ -190,14 +208,14 @@ async def download(
     local = os.fspath(target)
     status = await client.stat(source)
     if not status.is_dir:
-        transfer = _Transfer("get", 1, progress)
+        transfer = TransferTally("get", 1, progress)
         transfer.done(status.path, await _download_file(client, status, local, overwrite))
         return transfer.tally.result()
     total = None
     if progress is not None:
         with suppress(BusyError):  # progress without a total
             total = (await client.content_summary(status.path)).file_count
-    transfer = _Transfer("get", total, progress)
+    transfer = TransferTally("get", total, progress)
 
     async def get(found: FileStatus) -> None:
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
@@ -239,7 +257,7 @@ async def move_to(
     await client.copy_to(
         other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
     )
-    transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
+    transfer = TransferTally("move", sum(1 for entry in entries if entry.is_file), None)
 
     errors = await delete_seen(client, entries)
     for entry in entries:
@@ -258,7 +276,7 @@ def _depth(path: str) -> int:
 
 @call
 async def _upload_files(
-    client: S3kClient, files: Iterable[NewFile], transfer: _Transfer, *, overwrite: bool
+    client: S3kClient, files: Iterable[NewFile], transfer: TransferTally, *, overwrite: bool
 ) -> None:
     await write_files(
         volume_of(client),
@@ -270,10 +288,16 @@ async def _upload_files(
 
 
 def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: bool) -> NewFile:
-    """A local file, whose size may have changed when it is uploaded."""
+    file = local_file(volume_of(client), local, target, size)
+    alone = partial(_upload_file, client, local, target, overwrite)
+    return replace(file, alone=alone) if size >= LARGE else file
+
+
+def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
+    """A local file to be written to a path; its size may have changed when it is uploaded."""
 
     async def upload(at: WriteTarget) -> Content:
-        storage = volume_of(client).storage
+        storage = volume.storage
         data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
         if data is not None:
             return await storage.put(at.object_id, data)
@@ -286,8 +310,7 @@ def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: 
                 await writer.abort()
                 raise
 
-    alone = partial(_upload_file, client, local, target, overwrite)
-    return NewFile(target, size, upload, alone if size >= LARGE else None, source=local)
+    return NewFile(target, size, upload, source=local)
 
 
 async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:

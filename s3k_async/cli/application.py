@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final, TextIO
 
 import click
@@ -31,6 +32,7 @@ _SECTIONS: Final = {
         "count": ("inspection", "Count directories, files and bytes."),
         "checksum": ("inspection", "Show or verify the checksums of files."),
         "test": ("inspection", "Test whether a path exists, is a file, or is empty."),
+        "diff": ("sync_verbs", "Compare two trees: volumes, directories, buckets, listings."),
         "whois": ("whois", "Show the file that a physical object belongs to."),
     },
     "Content commands": {
@@ -39,6 +41,8 @@ _SECTIONS: Final = {
         "tail": ("excerpts", "Write the last lines of files to standard output."),
         "put": ("content", "Upload local files."),
         "get": ("content", "Download files."),
+        "sync": ("sync_verbs", "Make a tree like another one; copies only what differs."),
+        "import": ("sync_verbs", "Make the files of a bucket or directory files of a volume."),
         "append": ("in_place", "Add local files at the end of a file."),
         "truncate": ("in_place", "Give files a size."),
         "concat": ("in_place", "Append files to a file, and remove them."),
@@ -119,7 +123,8 @@ class _Commands(CommandGroup):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"s3k_async.cli.commands.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

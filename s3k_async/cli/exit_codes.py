@@ -39,6 +39,7 @@ _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = 
             errors.CrossVolumeError,
             errors.InvalidArgumentError,
             errors.InvalidPathError,
+            errors.OverlapError,
             errors.RenameIntoSelfError,
         ),
     ),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from s3k_async.cli.progress import ProgressMeter
     from s3k_async.cli.volume_addresses import Address
     from s3k_async.client import S3kClient
-    from s3k_async.config import TableLocation, Tuning, VolumeConfig
+    from s3k_async.config import AwsConfig, BlobLocation, TableLocation, Tuning, VolumeConfig
+    from s3k_async.trees import BucketTree
 
 __all__ = ["Clients", "Invocation"]
 
@@ -84,6 +85,14 @@ class Invocation:
         volume = self.volume or os.environ.get("S3K_VOLUME") or None
         return local_tuning(volume, config=self.config, **self.settings)
 
+    def service(self, volume: str | None) -> AwsConfig:
+        """The settings of the service of a bucket, as for the data of a volume, by default of the
+        default one. Raises ConfigError."""
+        from s3k_async.settings import local_service
+
+        chosen = volume or self.volume or os.environ.get("S3K_VOLUME") or None
+        return local_service(chosen, config=self.config, **self.settings)
+
     def say(self, text: str, **fields: Any) -> None:
         """Print a summary: a line unless quiet, or a JSON document."""
         if self.json:
@@ -138,6 +147,13 @@ class Clients:
                 S3kClient(config=config)
             )
         return self._open[config.table]
+
+    async def bucket(self, location: BlobLocation, prefix: str) -> BucketTree:
+        """A tree of the objects in a bucket, or in a directory. Raises ConfigError."""
+        from s3k_async.trees import open_bucket
+
+        tree = open_bucket(location, prefix, tuning=self._invocation.tuning())
+        return await self._stack.enter_async_context(tree)
 
     def _resolve(self, address: Address) -> VolumeConfig:
         from s3k_async.errors import ConfigError

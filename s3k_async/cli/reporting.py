@@ -40,12 +40,18 @@ class FailedOperandsError(Exception):
 
 
 def report(
-    error: BaseException, *, as_json: bool, debug: bool, command: str | None = None
+    error: BaseException,
+    *,
+    as_json: bool,
+    debug: bool,
+    command: str | None = None,
+    code: ExitCode | None = None,
 ) -> ExitCode:
-    """Write an error of a command, with its remedy, and return its exit code."""
+    """Write an error of a command, with its remedy, and return its exit code; `code` for a command
+    with codes of its own."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
-    code = _code(error)
+    code = _code(error) if code is None else code
     if as_json:
         print(json.dumps({"error": _document(error, code, command)}), file=sys.stderr)
         return code

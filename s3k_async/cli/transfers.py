@@ -147,9 +147,10 @@ def finish(
     *,
     to: str,
     undo: TrashNotice | None = None,
+    skipped: int | None = None,
 ) -> None:
-    """Print the summary, with the places after `to` (or `from`), and how to undo it; raise
-    FailedOperandsError for failures."""
+    """Print the summary, with the places after `to` (or `from`), how to undo it, and the number of
+    `skipped` files; raise FailedOperandsError for failures."""
     undo = undo or TrashNotice()
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
@@ -159,16 +160,18 @@ def finish(
     places = list(dict.fromkeys(targets))
     more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     changed = bool(result.files or result.directories)
+    left = f"; {plural(skipped, 'existing file')} skipped" if skipped else ""
     if changed or invocation.json or not result.failures:
         invocation.say(
             f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}"
-            f"{undo.text()}",
+            f"{undo.text()}{left}",
             target=list(targets),
             files=result.files,
             directories=result.directories,
             bytes=result.bytes,
             failed=len(result.failures),
             **undo.fields(),
+            **({} if skipped is None else {"skipped": skipped}),
         )
     if result.failures:
         raise FailedOperandsError(result.failures, some_succeeded=changed)

@@ -1,24 +1,16 @@
-"""External sort: log records ordered by object id in a temporary file, for logs larger than memory.
-
-The file is a SQLite database in a temporary directory, removed at the end, so it has no journal.
-"""
+"""External sort: log records ordered by object id in a temporary file, for logs larger than
+memory."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import cast
 
+from s3k_async._core.spill_database import SpillDatabase
 from s3k_async.oplog.entries import LogRecord, LogState, operation_from, operation_line
 
-__all__ = ["CACHE_BYTES", "ExternalSort"]
-
-CACHE_BYTES = 16 * 1024 * 1024
-"""Page cache of the database."""
+__all__ = ["ExternalSort"]
 
 _SCHEMA = (
     "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
@@ -26,7 +18,7 @@ _SCHEMA = (
 )
 
 
-class ExternalSort:
+class ExternalSort(SpillDatabase):
     """Log records by object id. `directory`: parent of the temporary directory; None: the system's
     default.
 
@@ -37,29 +29,7 @@ class ExternalSort:
     """
 
     def __init__(self, directory: str | None = None) -> None:
-        self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)
-        # Threads may use it one after the other.
-        path = os.path.join(self._room.name, "spill")
-        self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_BYTES // 1024}"):
-            self.database.execute(f"PRAGMA {pragma}")
-        self.database.execute(_SCHEMA)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Remove the temporary directory."""
-        self.database.close()
-        self._room.cleanup()
+        super().__init__(_SCHEMA, directory)
 
     def add(self, records: Iterable[LogRecord]) -> None:
         """Add records."""
@@ -100,13 +70,6 @@ class ExternalSort:
             LogRecord(operation_from(line, key), cast("LogState", state), key)
             for state, key, line in rows
         ]
-
-    def many(self, statement: str, rows: list[Any]) -> None:
-        """Execute a statement for each row, in one transaction."""
-        if rows:
-            self.database.execute("BEGIN")
-            self.database.executemany(statement, rows)
-            self.database.execute("COMMIT")
 
 
 def _object_in(line: bytes) -> str:

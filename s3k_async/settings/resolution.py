@@ -50,7 +50,7 @@ from s3k_async.settings.locations import (
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
-__all__ = ["local_services", "local_tuning", "resolve"]
+__all__ = ["local_service", "local_services", "local_tuning", "resolve"]
 
 Values = dict[str, Setting]
 
@@ -145,6 +145,24 @@ def local_tuning(
     """The settings of clients in this machine's environment, configuration file and `options`,
     without opening a volume, nor needing its locations. `volume`: for one with a section in the
     file, by its address. Raises ConfigError."""
+    return _tuning(_local_values(volume, config, options))
+
+
+def local_service(
+    volume: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    **options: object,
+) -> AwsConfig:
+    """As `local_tuning`, the settings of the service of the data, for a bucket of no volume."""
+    return _aws(_local_values(volume, config, options), "data")
+
+
+def _local_values(
+    volume: str | os.PathLike[str] | None,
+    config: str | os.PathLike[str] | None,
+    options: Mapping[str, object],
+) -> Values:
     path = os.path.abspath(os.path.expanduser(config)) if config else config_path(os.environ)
     file = read_config(path, required=bool(config or os.environ.get("S3K_CONFIG")))
     layers = [
@@ -157,7 +175,7 @@ def local_tuning(
         _Layer("the address", {}),
         _Layer("the options", _keywords(options)),
     ]
-    return _tuning(_merged(layers))
+    return _merged(layers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ EXPECTED = {
     "NotAVolumeError": 11,
     "NotDirectoryError": 1,
     "OutcomeUnknownError": 7,
+    "OverlapError": 2,
     "PartialFailureError": 10,
     "PathExistsError": 4,
     "MetadataExistsError": 4,

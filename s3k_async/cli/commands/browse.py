@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.bucket_lookups import bucket_address, list_bucket, show_totals
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -21,6 +22,7 @@ from s3k_async.cli.listing_files import (
     write_parquet,
 )
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
+from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import ConfigError
 from s3k_async.listing.globbing import compile_pattern
@@ -82,13 +84,19 @@ def ls(
     file: str | None,
     kind: str | None,
 ) -> None:
-    """List the names in a directory, directories with a trailing /; or one file.
+    """List the names in a directory, directories with a trailing /; or one file. Also of a bucket
+    without a volume: s3://BUCKET/PREFIX.
 
     With -l the type is d (directory), - (file) or w (being written), and times are in UTC.
     Listings of up to 10,000 entries are sorted by path. With --json, one JSON object per line. With
     -o, all attributes of each entry in no particular order, as JSON lines or Parquet, with bounded
     memory.
     """
+    if (bucket := bucket_address(path)) is not None:
+        if file is not None or kind is not None or everything:
+            raise click.UsageError("-o, --format and -a need a volume")
+        list_bucket(invocation, bucket, recursive=recursive, long=long, human=human)
+        return
     address = parse_address(path)
     if file is not None:
         if long or human:
@@ -246,7 +254,7 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
                     f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}"
                 )
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 @click.command(cls=VolumeCommand)
@@ -350,7 +358,7 @@ def du(
     invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool, deleted: bool
 ) -> None:
     """Show bytes, files, directories (including itself) and path of each directory, subdirectories
-    first.
+    first. Also of a bucket without a volume: s3://BUCKET/PREFIX.
 
     With --json, one JSON object per line.
     """
@@ -364,28 +372,16 @@ def du(
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
-    async def show_deleted(client: S3kClient, path: str) -> None:
-        # Imported here: it loads what no other lookup needs before a volume is opened.
-        from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
-
-        size = files = directories = 0
-        for item in await deleted_below(client, path):
-            total = await total_of(client, item)
-            if total is None:
-                continue
-            size += total.length
-            files += total.file_count
-            directories += total.directory_count
-            if not summarize:
-                counts = total.length, total.file_count, total.directory_count
-                show(item.was, *counts, id=item.id)
-        show(path, size, files, directories)
-
     async def one(clients: Clients, path: str) -> None:
+        if (bucket := bucket_address(path)) is not None:
+            if deleted:
+                raise click.UsageError("a bucket without a volume has no trash")
+            await show_totals(invocation, clients, bucket, show, summarize=summarize)
+            return
         address = parse_address(path)
         client = await clients.of(address)
         if deleted:
-            await show_deleted(client, normalize(address.path))
+            await _show_deleted(client, normalize(address.path), show, summarize=summarize)
             return
         top = await client.stat(address.path)
         if summarize or top.is_file:
@@ -396,7 +392,28 @@ def du(
             show(directory, size, files, directories)
 
     operands = paths or (":/",)
-    invocation.run(lambda clients: for_each(operands, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, operands, one))
+
+
+async def _show_deleted(
+    client: S3kClient, path: str, show: Callable[..., object], *, summarize: bool
+) -> None:
+    """Show the directories in the trash that were deleted at or below a path, and their total."""
+    # Imported here: it loads what no other lookup needs before a volume is opened.
+    from s3k_async.cli.commands.trash_verbs import deleted_below, total_of
+
+    size = files = directories = 0
+    for item in await deleted_below(client, path):
+        total = await total_of(client, item)
+        if total is None:
+            continue
+        size += total.length
+        files += total.file_count
+        directories += total.directory_count
+        if not summarize:
+            counts = total.length, total.file_count, total.directory_count
+            show(item.was, *counts, id=item.id)
+    show(path, size, files, directories)
 
 
 async def _totals(client: S3kClient, top: str) -> dict[str, list[int]]:

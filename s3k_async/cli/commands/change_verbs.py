@@ -15,6 +15,7 @@ from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
+from s3k_async.cli.path_patterns import expanded
 from s3k_async.cli.transfers import (
     Transfer,
     TrashNotice,
@@ -57,10 +58,14 @@ def cp(
     with a /, if there are several sources, or if a file is copied to an existing directory.
     Existing directories are merged.
     """
-    addresses, goal = _addresses(sources), parse_address(target)
+    goal = parse_address(target)
+    for source in sources:
+        _address(source)
 
-    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
-        client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+    async def one(
+        clients: Clients, source: Address, several: bool, progress: ProgressCallback | None
+    ) -> Transfer:
+        client, other, place = await _both_ends(clients, source, goal, several=several)
         done = await client.copy_to(
             other,
             source.path,
@@ -72,8 +77,12 @@ def cp(
         return done, shown(other, normalize(place))
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+        addresses = _addresses(await expanded(clients, sources))
+        several = len(addresses) > 1
         with invocation.meter("copy") as meter:
-            return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
+            return await transfer_each(
+                addresses, lambda source: one(clients, source, several, meter.part())
+            )
 
     finish(invocation, "copied", *invocation.run(work), to="to")
 
@@ -141,10 +150,14 @@ def mv(
             raise click.UsageError("--exchange has two operands and no other options")
         _exchange(invocation, _address(sources[0]), _address(target))
         return
-    addresses, goal = _addresses(sources), parse_address(target)
+    goal = parse_address(target)
+    for source in sources:
+        _address(source)
 
-    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
-        client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+    async def one(
+        clients: Clients, source: Address, several: bool, progress: ProgressCallback | None
+    ) -> Transfer:
+        client, other, place = await _both_ends(clients, source, goal, several=several)
         target = shown(other, normalize(place))
         if client is not other:
             return await move_to(
@@ -164,8 +177,12 @@ def mv(
         return done, target
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+        addresses = _addresses(await expanded(clients, sources))
+        several = len(addresses) > 1
         with invocation.meter("move") as meter:
-            return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
+            return await transfer_each(
+                addresses, lambda source: one(clients, source, several, meter.part())
+            )
 
     finish(invocation, "moved", *invocation.run(work), to="to")
 
@@ -204,6 +221,7 @@ def _rename_pairs(
 
 
 def _addresses(sources: Sequence[str]) -> list[Address]:
+    """The addresses of sources with different names."""
     addresses = [_address(source) for source in sources]
     need_distinct([last_name(address) for address in addresses])
     return addresses
@@ -285,7 +303,8 @@ def rm(
             skip_trash=skip_trash,
         )
         return
-    addresses = [parse_address(path) for path in paths]
+    for path in paths:
+        parse_address(path)
     undo = TrashNotice()
 
     async def one(
@@ -307,6 +326,7 @@ def rm(
         return done, place
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+        addresses = [parse_address(path) for path in await expanded(clients, paths)]
         with invocation.meter("remove") as meter:
             return await transfer_each(
                 addresses, lambda address: one(clients, address, meter.part())

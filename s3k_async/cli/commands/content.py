@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from anyio import to_thread
 
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import ProgressCallback, download, upload, verified
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.commands.excerpts import span
 from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.transfers import (
     Transfer,
@@ -66,7 +67,7 @@ def _write_out(
                 async for piece in pieces:
                     invocation.output.bytes(piece)
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 def _range(text: str) -> tuple[int | None, int | None]:
@@ -97,6 +98,7 @@ def _part(reader: FileReader, first: int | None, last: int | None) -> AsyncGener
     "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
 )
 @click.option("--no-overwrite", is_flag=True, help="Fail if a file exists.")
+@click.option("--skip-existing", is_flag=True, help="Keep files that exist, and upload the others.")
 @click.pass_obj
 def put(
     invocation: Invocation,
@@ -104,6 +106,7 @@ def put(
     target: str,
     recursive: bool,
     no_overwrite: bool,
+    skip_existing: bool,
 ) -> None:
     """Upload local files; LOCAL - is standard input.
 
@@ -116,7 +119,13 @@ def put(
     several = len(sources) > 1
     if "-" in sources and (several or address.is_into):
         raise click.UsageError("standard input is a single file: put - PATH, without a trailing /")
+    if skip_existing and (no_overwrite or "-" in sources):
+        raise click.UsageError(
+            "--skip-existing cannot be combined with --no-overwrite, nor with standard input"
+        )
     need_distinct([local_name(local) for local in sources])
+    overwrite = not (no_overwrite or skip_existing)
+    skipped: list[str] = []
 
     async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> Transfer:
         if local == "-":
@@ -128,7 +137,14 @@ def put(
         place = await destination(
             client, address, local_name(local), is_dir=is_dir, several=several
         )
-        done = await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
+        done = await upload(
+            client,
+            local,
+            place,
+            overwrite=overwrite,
+            skip=skipped.append if skip_existing else None,
+            progress=progress,
+        )
         return done, shown(client, normalize(place))
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
@@ -138,7 +154,15 @@ def put(
                 sources, lambda local: one(client, local, meter.part()), limit=SOURCES
             )
 
-    finish(invocation, "put", *invocation.run(work), to="to")
+    result, targets = invocation.run(work)
+    finish(
+        invocation,
+        "put",
+        result,
+        targets,
+        to="to",
+        skipped=len(skipped) if skip_existing else None,
+    )
 
 
 async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> ChangeResult:
@@ -173,15 +197,15 @@ def get(
     sources, or if a file is copied to an existing directory. A local file appears only after it is
     complete and its checksum is verified.
     """
-    several = len(sources) > 1
     if local == "-":
-        if several or recursive:
+        if len(sources) > 1 or recursive:
             raise click.UsageError(
                 "only one file can go to standard output; s3k cat writes several"
             )
         _write_out(invocation, sources, None)
         return
-    need_distinct([last_name(parse_address(source)) for source in sources])
+    for source in sources:
+        parse_address(source)
     if (found := volume_directory(local)) is not None:
         directory, path = found
         raise InvalidArgumentError(
@@ -191,7 +215,9 @@ def get(
         )
     here = os.getcwd()
 
-    async def one(clients: Clients, source: str, progress: ProgressCallback | None) -> Transfer:
+    async def one(
+        clients: Clients, source: str, several: bool, progress: ProgressCallback | None
+    ) -> Transfer:
         address = parse_address(source)
         client = await clients.of(address)
         status = await client.stat(address.path)
@@ -209,9 +235,17 @@ def get(
         return done, f"{os.path.join(here, place)}, from {shown(client, status.path)}"
 
     async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+        found = await expanded(clients, sources)
+        _need_distinct_names(found)
+        several = len(found) > 1
         with invocation.meter("get") as meter:
             return await transfer_each(
-                sources, lambda source: one(clients, source, meter.part()), limit=SOURCES
+                found, lambda source: one(clients, source, several, meter.part()), limit=SOURCES
             )
 
     finish(invocation, "got", *invocation.run(work), to="to")
+
+
+def _need_distinct_names(sources: Sequence[str]) -> None:
+    """Raise a usage error if two sources have the same target."""
+    need_distinct([last_name(parse_address(source)) for source in sources])

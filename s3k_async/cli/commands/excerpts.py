@@ -11,6 +11,7 @@ import click
 from s3k_async.bulk.transfer import CHUNK
 from s3k_async.cli.command import Size, VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.path_patterns import expanded
 from s3k_async.cli.volume_addresses import parse_address, shown
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _write_excerpts(
     """Write the bytes between the bounds of each file."""
     if lines is not None and size is not None:
         raise click.UsageError("-n and -c cannot be combined")
-    with_header = len(paths) > 1 and not invocation.quiet and not invocation.json
+    with_header = False
     is_first = True
 
     async def one(clients: Clients, path: str) -> None:
@@ -122,7 +123,13 @@ def _write_excerpts(
                 async for piece in pieces:
                     invocation.output.bytes(piece)
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    async def work(clients: Clients) -> None:
+        nonlocal with_header
+        found = await expanded(clients, paths)
+        with_header = len(found) > 1 and not invocation.quiet and not invocation.json
+        await for_each(found, lambda path: one(clients, path))
+
+    invocation.run(work)
 
 
 async def span(reader: FileReader, start: int, end: int) -> AsyncGenerator[bytes, None]:

@@ -10,9 +10,10 @@ import click
 
 from s3k_async._native import Xxh3_128
 from s3k_async.bulk.transfer import verified
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size
+from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import parse_address, shown
 from s3k_async.errors import PathNotFoundError
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -60,7 +61,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
         place = shown(client, status.path)
         invocation.output.line(f"{digest or '-'}  {status.etag or '-'}  {place}")
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 async def _verified_checksum(reader: FileReader) -> str:
@@ -103,7 +104,7 @@ def count(invocation: Invocation, paths: tuple[str, ...], human: bool) -> None:
         counts = f"{total.directory_count:>12} {total.file_count:>12} {size:>18}"
         invocation.output.line(f"{counts} {shown(client, top.path)}")
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 _CONDITIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {

@@ -21,7 +21,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.listing.globbing import compile_pattern, matcher
+from s3k_async.listing.selection import Selection
 from s3k_async.model import Failure
 
 if TYPE_CHECKING:
@@ -106,32 +106,12 @@ def _transferring(command: Command) -> Command:
     return command
 
 
-class _Selected:
-    """Which keys a recursive command takes."""
-
-    def __init__(self, include: tuple[str, ...], exclude: tuple[str, ...]) -> None:
-        for pattern in (*include, *exclude):
-            compile_pattern(pattern)
-        self._include = [_matches(pattern) for pattern in include]
-        self._exclude = [_matches(pattern) for pattern in exclude]
-
-    def __call__(self, relative: str) -> bool:
-        if any(matches(relative) for matches in self._exclude):
-            return False
-        return not self._include or any(matches(relative) for matches in self._include)
-
-
-def _matches(pattern: str) -> Callable[[str], bool]:
-    whole = matcher(pattern)
-    return whole if "/" in pattern else lambda relative: whole(relative.rpartition("/")[2])
-
-
 async def _chosen(
-    store: ObjectStore, place: _Place, selected: _Selected
+    store: ObjectStore, place: _Place, selected: Selection
 ) -> AsyncIterator[ObjectInfo]:
     """The objects whose keys begin with a prefix, and that are selected."""
     async for each in store.iterate(place.bucket, place.key):
-        if selected(each.key[len(place.key) :].lstrip("/")):
+        if selected.takes(each.key[len(place.key) :].lstrip("/")):
             yield each
 
 
@@ -413,10 +393,10 @@ def rm(
 
 def _need_recursive(
     recursive: bool, include: tuple[str, ...], exclude: tuple[str, ...]
-) -> _Selected:
+) -> Selection:
     if (include or exclude) and not recursive:
         raise click.UsageError("--include and --exclude belong to -r")
-    return _Selected(include, exclude)
+    return Selection(include, exclude)
 
 
 object.add_command(upload)

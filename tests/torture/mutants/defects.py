@@ -57,6 +57,9 @@ MORE = "tests/client/test_edits_more.py"
 CACHED_READS = "tests/cache/test_cached_reads.py"
 CACHE_DIRECTORY = "tests/cache/test_cache_directory.py"
 GC_EXTENTS = "tests/integrity/test_extents.py"
+SYNC = "tests/trees/test_synchronization.py"
+COMPARISON = "tests/trees/test_comparison.py"
+ADOPTION = "tests/trees/test_adoption.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
 ATTRIBUTE_RULES = "tests/client/test_attribute_rules.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
@@ -2602,5 +2605,82 @@ DEFECTS: tuple[Defect, ...] = (
         "        return all(_CON",
         "        return any(_CON",
         f"{INSPECTION}::test_all_conditions_must_be_fulfilled",
+    ),
+    Defect(
+        "synchronization: a copy has the time of its publication",
+        "trees/volume_tree.py",
+        "yield replace(file, mtime_ms=entry.mtime_ms)",
+        "yield replace(file, mtime_ms=None)",
+        f"{SYNC}::test_a_copy_has_the_time_of_its_source",
+    ),
+    Defect(
+        "synchronization: deletions go on after a failure",
+        "trees/synchronization.py",
+        "if not options.dry_run and not self._failures:",
+        "if not options.dry_run:",
+        f"{SYNC}::test_after_a_failed_copy_nothing_is_deleted",
+    ),
+    Defect(
+        "synchronization: a listing with gaps deletes",
+        "trees/synchronization.py",
+        "                if self._comparison.skipped:\n                    return",
+        "                if False:\n                    return",
+        f"{SYNC}::test_a_failure_of_the_second_listing_ends_the_deletion",
+    ),
+    Defect(
+        "synchronization: a source without files empties the target",
+        "trees/synchronization.py",
+        "if not self._comparison.left_files and not options.force:",
+        "if False:",
+        f"{SYNC}::test_a_source_without_files_deletes_nothing",
+    ),
+    Defect(
+        "synchronization: an overlap is seen in one direction",
+        "trees/synchronization.py",
+        "if any(root.contains(place) or place.contains(root) for place in other.places):",
+        "if any(root.contains(place) for place in other.places[:1]):",
+        f"{SYNC}::test_trees_that_overlap",
+    ),
+    Defect(
+        "synchronization: a copy follows a link out of the target",
+        "trees/directory_tree.py",
+        "        if os.path.realpath(directory) != wanted:",
+        "        if False:",
+        f"{SYNC}::test_nothing_leaves_a_local_target",
+    ),
+    Defect(
+        "synchronization: a local file that was changed is deleted",
+        "trees/directory_tree.py",
+        "            if not is_same or not stat.S_ISREG(found.st_mode):",
+        "            if not stat.S_ISREG(found.st_mode):",
+        f"{SYNC}::test_only_what_was_listed_is_deleted",
+    ),
+    Defect(
+        "synchronization: a directory precedes its content in deletions",
+        "trees/synchronization.py",
+        "                    waiting.append(each.right)",
+        "                    yield each.right",
+        f"{SYNC}::test_delete[directory]",
+    ),
+    Defect(
+        "trees: an external sort by keys instead of paths",
+        "trees/file_tree.py",
+        'return self.path.replace("/", "\\0")',
+        "return self.path",
+        f"{COMPARISON}::test_every_tree_has_the_same_order",
+    ),
+    Defect(
+        "trees: an entity tag that does not depend on the content is compared",
+        "trees/comparison.py",
+        "if left.etag == right.etag and _DIGEST.fullmatch(left.etag):",
+        "if left.etag == right.etag:",
+        f"{COMPARISON}::test_what_differs",
+    ),
+    Defect(
+        "import: an object that was replaced counts as adopted",
+        "trees/adopted_objects.py",
+        "(left.size, left.etag) == (right.size, right.etag)",
+        "left.size == right.size",
+        f"{ADOPTION}::test_an_object_that_was_replaced",
     ),
 )

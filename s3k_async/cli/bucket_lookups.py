@@ -1,0 +1,144 @@
+"""ls and du of a bucket without a volume."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import human_size, time_text
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.tree_addresses import TreeAddress, open_tree, parse_tree_address
+from s3k_async.errors import PathNotFoundError, S3kError
+
+if TYPE_CHECKING:
+    from s3k_async.trees import BucketTree, TreeEntry
+
+__all__ = ["bucket_address", "list_bucket", "show_totals"]
+
+Shown: TypeAlias = Callable[[str, int, int, int], object]
+"""Shows a directory: its name, bytes, files and directories, itself included."""
+
+
+def bucket_address(text: str) -> TreeAddress | None:
+    """The address of a bucket; None for any other argument."""
+    if not text.startswith(("s3://", "s3a://", "s3n://")):
+        return None
+    address = parse_tree_address(text)
+    return address if address.kind == "bucket" else None
+
+
+def list_bucket(
+    invocation: Invocation, address: TreeAddress, *, recursive: bool, long: bool, human: bool
+) -> None:
+    """Show the names below a prefix, or with `recursive` the URIs of everything below it."""
+
+    def show(tree: BucketTree, entry: TreeEntry) -> None:
+        if invocation.json:
+            fields = {
+                "path": tree.full_name(entry.path),
+                "type": "directory" if entry.is_dir else "file",
+                "size": entry.size,
+                "mtime_ms": entry.mtime_ms,
+                "etag": entry.etag,
+            }
+            invocation.output.json(fields)
+            return
+        name = tree.full_name(entry.path) if recursive else entry.path
+        line = f"{name}/" if entry.is_dir else name
+        if long:
+            size = "-" if entry.is_dir else human_size(entry.size) if human else str(entry.size)
+            time = "-" if entry.mtime_ms is None else time_text(entry.mtime_ms)
+            kind = "d" if entry.is_dir else "-"
+            line = f"{kind} {size:>{6 if human else 13}} {time:<20} {line}"
+        invocation.output.line(line)
+
+    async def work(clients: Clients) -> None:
+        async def shown(tree: BucketTree, skipped: dict[str, S3kError]) -> None:
+            note = skipped.__setitem__
+            found = tree.entries(note) if recursive else tree.children(note)
+            async with aclosing(found) as entries:
+                async for entry in entries:
+                    show(tree, entry)
+
+        await _with_tree(invocation, clients, address, shown)
+
+    invocation.run(work)
+
+
+async def show_totals(
+    invocation: Invocation,
+    clients: Clients,
+    address: TreeAddress,
+    show: Shown,
+    *,
+    summarize: bool,
+) -> None:
+    """Show the totals of each directory below a prefix, subdirectories first; with `summarize` that
+    of the prefix alone."""
+
+    async def shown(tree: BucketTree, skipped: dict[str, S3kError]) -> None:
+        async with aclosing(_totals(tree, skipped)) as totals:
+            async for total in totals:
+                if not summarize or not total.path:
+                    name = tree.full_name(total.path)
+                    show(name, total.size, total.files, total.directories)
+
+    await _with_tree(invocation, clients, address, shown)
+
+
+async def _with_tree(
+    invocation: Invocation,
+    clients: Clients,
+    address: TreeAddress,
+    work: Callable[[BucketTree, dict[str, S3kError]], Awaitable[None]],
+) -> None:
+    """Do the work for a bucket; raise FailedOperandsError for keys that were skipped."""
+    from s3k_async.trees import BucketTree
+
+    tree = await open_tree(invocation, clients, address)
+    assert isinstance(tree, BucketTree)
+    if not await tree.exists():
+        raise PathNotFoundError("no object has this prefix", path=tree.label)
+    skipped: dict[str, S3kError] = {}
+    await work(tree, skipped)
+    if skipped:
+        raise FailedOperandsError(list(skipped.items()), some_succeeded=True)
+
+
+@dataclass(slots=True)
+class _Total:
+    """The totals of a directory so far, itself included."""
+
+    path: str
+    size: int = 0
+    files: int = 0
+    directories: int = 1
+
+    def add(self, other: _Total) -> None:
+        self.size += other.size
+        self.files += other.files
+        self.directories += other.directories
+
+
+async def _totals(tree: BucketTree, skipped: dict[str, S3kError]) -> AsyncGenerator[_Total, None]:
+    """The totals of all directories, each after those below it. The directories above the current
+    one are in memory."""
+    above = [_Total("")]
+    async with aclosing(tree.entries(skipped.__setitem__)) as entries:
+        async for entry in entries:
+            while above[-1].path and not entry.path.startswith(f"{above[-1].path}/"):
+                yield above[-1]
+                done = above.pop()
+                above[-1].add(done)
+            if entry.is_dir:
+                above.append(_Total(entry.path))
+            else:
+                above[-1].add(_Total(entry.path, entry.size, 1, 0))
+    while above:
+        yield above[-1]
+        done = above.pop()
+        if above:
+            above[-1].add(done)

@@ -1,0 +1,59 @@
+"""Glob patterns in path arguments: a pattern stands for the paths that match, in order.
+
+An argument with `*`, `?`, `[` or `{` is a path if that exists, and else a pattern as of
+`s3k_async.listing.globbing`. One that matches nothing is left as it is, so that its command reports
+it as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from s3k_async.cli.command import for_each
+from s3k_async.cli.invocation import Clients
+from s3k_async.cli.volume_addresses import Address, parse_address
+from s3k_async.errors import S3kError
+
+__all__ = ["expanded", "for_each_path"]
+
+SPECIAL: Final = frozenset("*?[{")
+
+
+async def expanded(clients: Clients, paths: Sequence[str]) -> list[str]:
+    """The arguments, each pattern replaced by addresses of the paths that match."""
+    found: list[str] = []
+    for text in paths:
+        found += await _matches(clients, text) or [text]
+    return found
+
+
+async def for_each_path(
+    clients: Clients, paths: Sequence[str], work: Callable[[Clients, str], Awaitable[object]]
+) -> None:
+    """As `for_each`, for the arguments and the paths that match patterns among them."""
+    await for_each(await expanded(clients, paths), lambda path: work(clients, path))
+
+
+async def _matches(clients: Clients, text: str) -> list[str]:
+    """Addresses of the paths that match; none if the argument is a path that exists, matches
+    nothing, or leads to an error, which its command reports."""
+    try:
+        address = parse_address(text)
+        if not SPECIAL & {*address.path}:
+            return []
+        client = await clients.of(address)
+        if await client.exists(address.path):
+            return []
+        pattern = address.path.rstrip("/")
+        matches = sorted([status.path async for status in client.glob(pattern)])
+    except S3kError:
+        return []
+    return [_address(address, path) for path in matches]
+
+
+def _address(like: Address, path: str) -> str:
+    """A path in the volume of an address, as an argument."""
+    if like.volume is None:
+        return f":{path}"
+    return f"{like.volume}{path}" if "://" in like.volume else f"{like.volume}:{path}"

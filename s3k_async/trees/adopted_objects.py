@@ -1,0 +1,98 @@
+"""Import of a tree by adoption: its objects become files of a volume, and stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from s3k_async.bulk.adoption import canonical_uri
+from s3k_async.bulk.publish import ProgressCallback
+from s3k_async.client import volume_of
+from s3k_async.errors import PathNotFoundError, UnsupportedError
+from s3k_async.model import ChangeTally
+from s3k_async.trees.bucket_tree import BucketTree
+from s3k_async.trees.comparison import TreeComparison
+from s3k_async.trees.file_tree import TreeEntry
+from s3k_async.trees.synchronization import Change, SyncOptions, SyncResult
+from s3k_async.trees.volume_tree import VolumeTree
+
+__all__ = ["adopt_tree"]
+
+CHUNK: Final = 10_000
+"""Objects of one call."""
+
+
+async def adopt_tree(
+    source: BucketTree,
+    target: VolumeTree,
+    options: SyncOptions | None = None,
+    *,
+    on_change: Change | None = None,
+    progress: ProgressCallback | None = None,
+) -> SyncResult:
+    """Make the objects of a bucket files of a volume whose data location contains them, without a
+    copy (`S3kClient.adopt_many`).
+
+    Objects that are already adopted at their paths, in their present state, are unchanged. Of
+    `options` only `selection`, `overwrite` and `dry_run` apply. The same call continues an
+    interrupted one. Raises UnsupportedError (outside of the data location), PathNotFoundError (no
+    objects), NotDirectoryError (the target is a file).
+    """
+    chosen = options or SyncOptions()
+    volume = volume_of(target.client)
+    if volume.storage.place_key(source.uri("-")) is None:
+        raise UnsupportedError(
+            "only objects in the data location of the volume can be adopted; without adoption they "
+            "are copied",
+            path=source.label,
+        )
+    if not await source.exists():
+        raise PathNotFoundError("no object has this prefix", path=source.label)
+
+    def is_adopted(left: TreeEntry, right: TreeEntry) -> bool:
+        return (
+            right.entry is not None
+            and (left.size, left.etag) == (right.size, right.etag)
+            and right.entry.physical == canonical_uri(volume, source.uri(left.path))
+        )
+
+    comparison = TreeComparison(source, target, selection=chosen.selection, equal=is_adopted)
+    done = ChangeTally()
+    async with aclosing(_chunks(comparison, on_change)) as chunks:
+        async for chunk in chunks:
+            if chosen.dry_run:
+                done.files += len(chunk)
+                done.bytes += sum(entry.size for entry in chunk)
+                continue
+            adopted = await target.client.adopt_many(
+                [(target.path_of(entry.path), source.uri(entry.path)) for entry in chunk],
+                overwrite=chosen.overwrite,
+                progress=progress,
+            )
+            done.files += adopted.files
+            done.bytes += adopted.bytes
+            done.failures += adopted.failures
+    failures: dict[str, Exception] = {**comparison.skipped, **dict(done.failures)}
+    return SyncResult(
+        done.files, 0, done.bytes, comparison.same, 0, 0, failures=tuple(failures.items())
+    )
+
+
+async def _chunks(
+    comparison: TreeComparison, on_change: Change | None
+) -> AsyncGenerator[list[TreeEntry], None]:
+    """The objects to adopt."""
+    chunk: list[TreeEntry] = []
+    async with aclosing(comparison.differences()) as differences:
+        async for each in differences:
+            if each.left is None or each.left.is_dir:
+                continue
+            if on_change is not None:
+                on_change("copy", each.left)
+            chunk.append(each.left)
+            if len(chunk) == CHUNK:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk

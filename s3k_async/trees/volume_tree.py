@@ -1,0 +1,179 @@
+"""A directory of a volume as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from s3k_async._core.active_calls import call
+from s3k_async._native import normalize
+from s3k_async.bulk.copying import copied_file, make_directory_like
+from s3k_async.bulk.expected_objects import delete_seen
+from s3k_async.bulk.file_writes import NewFile, write_files
+from s3k_async.bulk.transfer import verified
+from s3k_async.client import S3kClient, volume_of
+from s3k_async.errors import NotDirectoryError, PathNotFoundError, S3kError
+from s3k_async.listing.listings import Listing
+from s3k_async.model import Entry, status_of
+from s3k_async.namespace.addresses import Path, inside
+from s3k_async.trees.file_tree import (
+    FailedFile,
+    FileTree,
+    Skipped,
+    TreeEntry,
+    TreePlace,
+    WrittenFile,
+)
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["VolumeTree"]
+
+
+class VolumeTree:
+    """A directory of a volume. `client` is open; `path` need not exist. Reservations are left
+    out."""
+
+    lists_directories = True
+    is_local = False
+
+    def __init__(self, client: S3kClient, path: Path = "/") -> None:
+        self.client = client
+        self.root = normalize(inside(path, client.name))
+
+    def __repr__(self) -> str:
+        return f"<VolumeTree {self.label}>"
+
+    @property
+    def label(self) -> str:
+        """The root as an address."""
+        return self.full_name("")
+
+    @property
+    def places(self) -> Sequence[TreePlace]:
+        """The directory in the volume, and the local directory of an embedded volume."""
+        found = [TreePlace(volume_of(self.client).record.volume_id, self.root)]
+        home = self.client.config.table.home
+        return found if home is None else [*found, TreePlace("", home)]
+
+    def full_name(self, path: str) -> str:
+        """The path of an entry, with the volume."""
+        prefix = self.client.config.table.path_prefix or f"s3k://{self.client.name}"
+        return prefix + self.path_of(path)
+
+    def path_of(self, path: str) -> str:
+        """The path of an entry in the volume."""
+        return normalize(f"{self.root}/{path}")
+
+    async def exists(self) -> bool:
+        """Whether the directory exists."""
+        try:
+            status = await self.client.stat(self.root)
+        except PathNotFoundError:
+            return False
+        if not status.is_dir:
+            raise NotDirectoryError(
+                "a tree is a directory; s3k cp and s3k get copy single files", path=self.label
+            )
+        return True
+
+    async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:  # noqa: ARG002
+        """Everything below the directory, as a sorted listing shows it."""
+        volume = volume_of(self.client)
+        start = len(self.root.rstrip("/")) + 1
+        pages = Listing(recursive=True, sorted=True).pages(volume.store, self.root)
+        async with aclosing(volume.calls.stream(pages)) as found:
+            async for page in found:
+                for entry in page:
+                    yield _tree_entry(entry, entry.path[start:])
+
+    async def content(self, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
+        """The bytes of the file at the path, verified by its checksum."""
+        async with (
+            self.client.open(self.path_of(entry.path), "rb") as reader,
+            aclosing(verified(reader)) as pieces,
+        ):
+            async for piece in pieces:
+                yield piece
+
+    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+        """A copy inside the service where that is possible, with the attributes of the file."""
+        assert entry.entry is not None
+        origin = volume_of(self.client)
+        return copied_file(
+            origin, entry.entry, volume, path, overwrite=True, mtime_ms=entry.mtime_ms
+        )
+
+    async def make_directory(self, source: FileTree, entry: TreeEntry) -> None:
+        """A directory, with the attributes of that of another volume."""
+        if entry.entry is not None and isinstance(source, VolumeTree):
+            await _make_like(self.client, entry.entry, self.path_of(entry.path))
+        else:
+            await self.client.makedirs(self.path_of(entry.path))
+
+    async def copy_files(
+        self,
+        source: FileTree,
+        files: AsyncIterable[TreeEntry],
+        *,
+        done: WrittenFile,
+        failed: FailedFile,
+    ) -> None:
+        """Windows of files are written together, as by `write_many`."""
+        volume = volume_of(self.client)
+        known: dict[str, TreeEntry] = {}
+
+        async def new_files() -> AsyncGenerator[NewFile, None]:
+            async for entry in files:
+                try:
+                    path = self.path_of(entry.path)
+                    file = source.new_file(entry, volume, path)
+                except S3kError as error:
+                    failed(entry, error)
+                else:
+                    known[path] = entry
+                    yield replace(file, mtime_ms=entry.mtime_ms)
+
+        await _write(
+            self.client,
+            new_files(),
+            done=lambda file, size: done(known.pop(file.path), size),
+            failed=lambda file, error: failed(known.pop(file.path), error),
+        )
+
+    async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
+        """Removals on the condition that an entry has the id and version that was listed."""
+        seen = {each.entry.path: each for each in entries if each.entry is not None}
+        statuses = [status_of(each.entry) for each in seen.values() if each.entry is not None]
+        for path, error in (await delete_seen(self.client, statuses)).items():
+            failed(seen[path], error)
+
+
+def _tree_entry(entry: Entry, path: str) -> TreeEntry:
+    if entry.is_dir:
+        return TreeEntry(path, True, entry=entry)
+    return TreeEntry(
+        path,
+        False,
+        entry.size,
+        entry.mtime_ms,
+        etag=entry.etag,
+        checksum=entry.checksum,
+        entry=entry,
+    )
+
+
+@call
+async def _write(
+    client: S3kClient,
+    files: AsyncIterable[NewFile],
+    *,
+    done: Callable[[NewFile, int], object],
+    failed: Callable[[NewFile, S3kError], object],
+) -> None:
+    await write_files(volume_of(client), files, overwrite=True, done=done, failed=failed)
+
+
+@call
+async def _make_like(client: S3kClient, entry: Entry, path: str) -> None:
+    await make_directory_like(entry, volume_of(client), path)

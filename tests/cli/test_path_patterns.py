@@ -1,0 +1,100 @@
+"""Glob patterns in path arguments, and put --skip-existing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+
+Tree = dict[str, bytes]
+
+
+def test_a_pattern_stands_for_what_matches(cli: Cli, small_tree: Tree, other_volume: str) -> None:
+    assert cli.ok("cat", "/a/b/t*", "/top.?xt").output == b"2" * 2000 + b"top"
+    assert [line["path"] for line in cli.ok("stat", "--json", "/a/*").json_lines()] == [
+        "/a/b",
+        "/a/one.txt",
+    ]
+    assert len(cli.ok("checksum", "/**/*.txt").lines) == 3
+    assert "==> " in cli.ok("head", "-n", "1", "/a/{one.txt,b/two.csv}").out
+    assert "==> " not in cli.ok("head", "-n", "1", "/a/one*").out
+    assert [line["path"] for line in cli.ok("du", "-s", "--json", "/[ae]*").json_lines()] == [
+        "/a",
+        "/empty",
+    ]
+    cli.ok("put", "-", f"{other_volume}/x1", stdin=b"1")
+    cli.ok("put", "-", f"{other_volume}/x2", stdin=b"2")
+    assert cli.ok("cat", f"{other_volume}/x*").output == b"12"
+
+
+def test_a_path_that_exists_is_no_pattern(cli: Cli, volume: str) -> None:
+    for name in ("[a]", "a", "b*", "bc", "{d,e}", "d"):
+        cli.ok("put", "-", f"/{name}", stdin=name.encode())
+    assert cli.ok("cat", "/[a]").output == b"[a]"
+    assert cli.ok("cat", "/b*").output == b"b*"
+    assert cli.ok("cat", "/{d,e}").output == b"{d,e}"
+    cli.ok("rm", "/[a]", "/b*", "/{d,e}")
+    assert cli.ok("ls").lines == ["a", "bc", "d"]
+    assert cli.ok("cat", "/[a]", "/b*", "/{d,e}").output == b"abcd"
+
+
+def test_a_pattern_without_matches_is_a_missing_path(cli: Cli, small_tree: Tree) -> None:
+    assert "/gone*" in cli.fails(3, "cat", "/gone*").errors
+    assert cli("rm", "/gone*", "/a/one*").code == 10
+    cli.ok("rm", "-f", "/gone*")
+    cli.fails(3, "cp", "/gone*", "/empty")
+    cli.fails(2, "cat", "/a/../../*")
+    assert cli.ok("ls", "/a").lines == ["b/"]
+
+
+def test_patterns_of_sources(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("cp", "-r", "/a/*", "/copy/")
+    assert cli.ok("ls", "/copy").lines == ["b/", "one.txt"]
+    cli.ok("cp", "/a/*.txt", "/a/b/t*.csv", "/empty")
+    assert cli.ok("ls", "/empty").lines == ["one.txt", "two.csv"]
+    cli.ok("mkdir", "/moved")
+    cli.ok("mv", "/copy/*", "/moved")
+    assert cli.ok("ls", "-R", "/moved").lines == [
+        "/moved/b/",
+        "/moved/b/three.txt",
+        "/moved/b/two.csv",
+        "/moved/one.txt",
+    ]
+    assert cli.ok("ls", "/copy").out == ""
+    assert "several sources" in cli.fails(2, "cp", "/a/*.txt", "/moved/*.txt", "/copy").errors
+    cli.ok("get", "-r", "/a/*", "out")
+    assert Path("out/b/two.csv").read_bytes() == b"2" * 2000
+    assert Path("out/one.txt").read_bytes() == b"1" * 10
+    cli.ok("get", "/a/one*", "one")
+    assert Path("one").read_bytes() == b"1" * 10
+    cli.ok("rm", "-r", "/moved/*")
+    assert cli.ok("ls", "/moved").out == ""
+    assert cli("cp", "/a/*.txt", "/a/b/*", "/top.txt").code == 1
+
+
+def test_several_sources_need_a_directory(cli: Cli, small_tree: Tree) -> None:
+    for verb in (("cp", "-r"), ("mv",), ("get", "-r")):
+        Path("file").write_bytes(b"kept")
+        target = "file" if verb[0] == "get" else "/top.txt"
+        done = cli(*verb, "/a/one.txt", "/a/b", target)
+        assert done.code == 1, done
+        assert cli.ok("cat", "/top.txt").output == b"top"
+        assert Path("file").read_bytes() == b"kept"
+    assert cli.ok("ls", "/a").lines == ["b/", "one.txt"]
+
+
+def test_put_skips_what_exists(cli: Cli, volume: str) -> None:
+    for name in ("src/a", "src/sub/b"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(b"new")
+    cli.ok("put", "-", "/in/a", stdin=b"old")
+    done = cli.ok("put", "-r", "--skip-existing", "src", "/in").lines
+    assert done == [f"put 1 file, 2 directories, 3 bytes to {volume}/in; 1 existing file skipped"]
+    assert cli.ok("cat", "/in/a", "/in/sub/b").output == b"oldnew"
+    assert cli.ok("put", "-r", "--skip-existing", "--json", "src", "/in").json()["skipped"] == 2
+    assert "1 existing file skipped" in cli.ok("put", "--skip-existing", "src/a", "/in").out
+    assert cli.ok("cat", "/in/a").output == b"old"
+    cli.ok("mkdir", "-p", "/dir/a")
+    cli.fails(1, "put", "--skip-existing", "src/a", "/dir/")
+    for arguments in (["-", "/in/a"], ["--no-overwrite", "src/a", "/in/a"]):
+        cli.fails(2, "put", "--skip-existing", *arguments)

@@ -1,0 +1,295 @@
+"""diff, sync, import."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from s3k_async.config import S3Bucket
+from s3k_async.trees import open_bucket
+from tests.cli.conftest import Cli
+from tests.engines.process import Engine
+from tests.engines.volumes import fresh_bucket
+
+FILES = {"a": b"alpha", "sub/b": b"bb", "sub/c.log": b""}
+
+
+@pytest.fixture
+def local() -> Path:
+    """A local tree: `src/a`, `src/sub/b`, `src/sub/c.log`, an empty directory `src/none`."""
+    for path, data in FILES.items():
+        place = Path("src") / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    Path("src/none").mkdir()
+    return Path("src")
+
+
+# diff
+
+
+def test_diff(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("sync", "src", ":/in")
+    assert cli.ok("diff", "src", ":/in").lines == ["0 differences, 3 files the same"]
+    assert cli.ok("diff", "-q", "src", ":/in").out == ""
+    (local / "a").write_bytes(b"longer than before")
+    (local / "new").write_bytes(b"1")
+    cli.ok("mkdir", "/in/old")
+    done = cli("diff", "src", ":/in")
+    assert (done.code, done.errors) == (1, "")
+    assert done.lines == [
+        "size\t18\t5\ta",
+        "only_left\t1\t-\tnew",
+        "only_right\t-\t-\told/",
+        "3 differences (1 only_left, 1 only_right, 1 size), 2 files the same",
+    ]
+    assert cli("diff", "-s", "src", ":/in").lines == done.lines[-1:]
+    shown = cli("diff", "--json", "--include", "new", "src", ":/in").json_lines()
+    assert shown[0]["difference"] == "only_left"
+    assert shown[0]["right"] is None
+    assert shown[0]["left"]["size"] == 1
+    assert shown[1] == {"differences": 1, "same": 0, "failed": 0, "only_left": 1}
+
+
+def test_diff_of_contents(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("sync", "src", ":/in")
+    (local / "a").write_bytes(b"omega")
+    os.utime(local / "a", (0, 0))
+    assert cli("diff", "src", ":/in").code == 0
+    assert cli("diff", "--checksum", "src", ":/in").lines[0] == "content\t5\t5\ta"
+    os.utime(local / "a", (2**33, 2**33))
+    assert cli("diff", "src", ":/in").lines[0] == "time\t5\t5\ta"
+    assert cli("diff", "--size-only", "src", ":/in").code == 0
+
+
+def test_trouble_of_diff(cli: Cli, volume: str, local: Path) -> None:
+    """Two, whatever it is."""
+    for left, right in (("gone", "src"), ("src", "gone"), ("src", ":/gone"), ("src/a", "src")):
+        cli.fails(2, "diff", left, right)
+    assert cli("diff", "--json", "src", "gone").error()["exit_code"] == 2
+    (local / "link").symlink_to("/")
+    assert "link" in cli.fails(2, "diff", "src", "src").errors
+
+
+def test_diff_of_listings(cli: Cli, small_tree: dict[str, bytes]) -> None:
+    cli.ok("ls", "-R", "-o", "all.jsonl")
+    cli.ok("ls", "-R", "-o", "all.parquet")
+    cli.ok("diff", "all.jsonl", "all.parquet")
+    cli.ok("diff", "--checksum", ":/", "all.jsonl")
+    cli.ok("diff", ":/a/b", "all.parquet:/a/b")
+    cli.ok("rm", "/top.txt")
+    assert cli("diff", ":/", "all.jsonl").lines[0] == "only_right\t-\t3\ttop.txt"
+    Path("all.jsonl").write_text("no listing\n")
+    assert "line 1" in cli.fails(2, "diff", ":/", "all.jsonl").errors
+
+
+# sync
+
+
+def test_sync_into_a_volume_and_back(cli: Cli, volume: str, local: Path) -> None:
+    place = f"{volume}/in"
+    assert cli.ok("sync", "src", place).lines == [
+        f"synced 3 files, 2 directories, 7 bytes to {place}; 0 files unchanged"
+    ]
+    assert cli.ok("cat", "/in/a", "/in/sub/b").output == b"alphabb"
+    assert cli.ok("sync", "--json", "src", place).json() == {
+        "target": place,
+        "files": 0,
+        "directories": 0,
+        "bytes": 0,
+        "unchanged": 3,
+        "deleted": 0,
+        "deleted_directories": 0,
+        "failed": 0,
+        "dry_run": False,
+    }
+    assert cli.ok("sync", ":/in", "back").lines == [
+        f"synced 3 files, 2 directories, 7 bytes to {Path('back').absolute()}; 0 files unchanged"
+    ]
+    assert {name: Path("back", name).read_bytes() for name in FILES} == FILES
+    times = [Path(top, "a").stat().st_mtime_ns // 1_000_000 for top in ("src", "back")]
+    assert times[0] == times[1]
+    cli.ok("sync", "src", "back")
+    cli.ok("diff", "--checksum", "back", "src")
+
+
+def test_sync_of_volumes(cli: Cli, small_tree: dict[str, bytes], other_volume: str) -> None:
+    cli.ok("sync", ":/", f"{other_volume}/copy")
+    assert cli.ok("cat", f"{other_volume}/copy/a/b/two.csv").output == b"2" * 2000
+    assert "4 files unchanged" in cli.ok("sync", ":/", f"{other_volume}/copy").out
+
+
+def test_a_dry_run_shows_changes_and_makes_none(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("put", "-", "/in/old/x", stdin=b"1")
+    shown = cli.ok("sync", "-n", "--delete", "src", ":/in")
+    assert shown.lines[:-1] == [
+        "copy\ta",
+        "make\tnone/",
+        "delete\told/",
+        "delete\told/x",
+        "make\tsub/",
+        "copy\tsub/b",
+        "copy\tsub/c.log",
+    ]
+    assert shown.lines[-1].startswith("dry run: synced 3 files, 2 directories, 7 bytes")
+    assert cli.ok("ls", "-R").lines == ["/in/", "/in/old/", "/in/old/x"]
+    told = cli.ok("sync", "-v", "--json", "--delete", "src", ":/in").json_lines()
+    assert [(each["change"], each["path"]) for each in told[-3:-1]] == [
+        ("delete", "old/x"),
+        ("delete", "old"),
+    ]
+    assert (told[-1]["deleted"], told[-1]["deleted_directories"]) == (1, 1)
+    assert cli.ok("sync", "-nq", "--delete", "src", ":/in").out == ""
+
+
+def test_sync_deletes_only_what_it_should(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("sync", "src", ":/in")
+    cli.ok("put", "-", "/in/keep.log", stdin=b"1")
+    cli.ok("put", "-", "/in/old", stdin=b"1")
+    cli.ok("put", "-", "/beside", stdin=b"1")
+    cli.ok("sync", "--delete", "--exclude", "*.log", "src", ":/in")
+    assert cli.ok("ls", "/in").lines == ["a", "keep.log", "none/", "sub/"]
+    Path("empty").mkdir()
+    assert "--force" in cli.fails(2, "sync", "--delete", "empty", ":/in").errors
+    cli.fails(3, "sync", "--delete", "--force", "typo", ":/in")
+    assert cli.ok("ls", "/in").lines == ["a", "keep.log", "none/", "sub/"]
+    cli.ok("sync", "--delete", "--force", "empty", ":/in")
+    assert cli.ok("ls", "-R").lines == ["/beside", "/in/"]
+
+
+def test_failures_of_sync(cli: Cli, volume: str, local: Path) -> None:
+    (local / "link").symlink_to("/")
+    done = cli("sync", "src", ":/in")
+    assert done.code == 10
+    assert "a link to a directory is not followed" in done.errors
+    assert cli("sync", "src", ":/in").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sync"],
+        ["sync", "src"],
+        ["sync", "src", ""],
+        ["sync", "src", "src"],
+        ["sync", "src", "src/sub"],
+        ["sync", "src/sub", "src"],
+        ["sync", ":/", ":/a"],
+        ["sync", "--force", "src", ":/in"],
+        ["sync", "--size-only", "--checksum", "src", ":/in"],
+        ["sync", "--include", "", "src", ":/in"],
+        ["sync", "src", "s3k://"],
+        ["sync", "src", "./vol/data"],
+        ["diff", "src"],
+        ["diff", "--size-only", "--checksum", "src", ":/in"],
+        ["import", "src"],
+        ["import", "src", "elsewhere"],
+        ["import", ":/", ":/a"],
+        ["import", "--adopt", ":/", ":/a"],
+    ],
+)
+def test_what_cannot_be_meant(cli: Cli, volume: str, local: Path, arguments: list[str]) -> None:
+    cli.ok("init", "./vol")
+    cli.fails(2, *arguments)
+    assert cli.ok("ls", "-R").out == ""
+
+
+def test_the_directory_of_an_embedded_volume_is_the_volume(cli: Cli, local: Path) -> None:
+    cli.ok("init", "./vol")
+    cli.ok("sync", "src", "./vol")
+    cli.ok("diff", "src", str(Path("vol").absolute()))
+    cli.ok("sync", "./vol", "./vol2")
+    assert Path("vol2/sub/b").read_bytes() == b"bb"
+
+
+# import
+
+
+def test_import_of_a_directory(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("put", "-", "/in/a", stdin=b"another")
+    done = cli("import", "src", ":/in")
+    assert (done.code, done.errors.count("\n")) == (10, 1)
+    assert cli.ok("cat", "/in/a").output == b"another"
+    cli.ok("import", "-f", "src", ":/in")
+    assert cli.ok("import", "src", ":/in").lines == [
+        f"imported 0 files, 0 bytes to {volume}/in; 3 files unchanged"
+    ]
+    assert cli.ok("cat", "/in/a").output == b"alpha"
+
+
+def test_adoption_in_a_directory(cli: Cli, local: Path) -> None:
+    cli.ok("init", "./vol")
+    assert "data location" in cli.fails(1, "import", "--adopt", "src", "./vol:/in").errors
+    os.rename("src", "vol/data/given")
+    cli.ok("import", "--adopt", "-n", "vol/data/given", "./vol:/in")
+    cli.ok("import", "--adopt", "vol/data/given", "./vol:/in")
+    assert cli.ok("cat", "./vol:/in/sub/b").output == b"bb"
+    cli.ok("fsck", "./vol")
+    assert "3 files unchanged" in cli.ok("import", "--adopt", "vol/data/given", "./vol:/in").out
+
+
+@pytest.fixture
+def bucket(seaweedfs: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucket]:
+    """A bucket with objects of another program below `lake/`, reached by the environment."""
+    monkeypatch.setenv("S3K_ENDPOINT", seaweedfs.endpoint)
+    monkeypatch.setenv("S3K_REGION", seaweedfs.region)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweedfs.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweedfs.secret_key)
+
+    async def fill() -> None:
+        async with open_bucket(found) as tree:
+            await tree.blobs.create()
+            for path, data in FILES.items():
+                await tree.blobs.put(f"lake/{path}", data)
+
+    with fresh_bucket(seaweedfs) as found:
+        asyncio.run(fill())
+        yield found
+
+
+@pytest.mark.engine
+def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> None:
+    lake = f"s3://{bucket.bucket}/lake"
+    os.rmdir("src/none")
+    cli.ok("diff", "--checksum", lake, "src")
+    cli.ok("init", "./vol")
+    assert "imported 3 files" in cli.ok("import", lake, "./vol:/in").out
+    assert "3 files unchanged" in cli.ok("sync", "--delete", lake, "./vol:/in").out
+    cli.ok("diff", "--checksum", "src", "./vol:/in")
+    cli.ok("sync", lake, "out")
+    cli.ok("diff", "--checksum", lake, "out")
+    assert "no such" in cli.fails(3, "sync", f"{lake}/nothing", "out").errors
+    cli.fails(1, "sync", "src", lake)
+    named = ("s3k://lab", "--table", f"memory://{bucket.bucket}", "--bucket", bucket.bucket)
+    cli.ok("init", *named)
+    assert "adopted 3 files" in cli.ok("import", "--adopt", lake, "s3k://lab/in").out
+    assert "3 files unchanged" in cli.ok("import", "--adopt", lake, "s3k://lab/in").out
+    assert cli.ok("cat", "s3k://lab/in/sub/b").output == b"bb"
+    assert cli.ok("ls", lake).lines == ["a", "sub/"]
+    assert cli.ok("ls", "-R", lake).lines == [
+        f"{lake}/{each}" for each in ("a", "sub/", "sub/b", "sub/c.log")
+    ]
+    assert [line.split()[:2] for line in cli.ok("ls", "-lh", lake).lines] == [
+        ["-", "5B"],
+        ["d", "-"],
+    ]
+    assert cli.ok("ls", "--json", lake).json_lines()[0]["etag"]
+    assert [line.split() for line in cli.ok("du", lake).lines] == [
+        ["2", "2", "1", f"{lake}/sub"],
+        ["7", "3", "2", f"{lake}/"],
+    ]
+    assert cli.ok("du", "-s", "--json", lake).json() == {
+        "path": f"{lake}/",
+        "bytes": 7,
+        "files": 3,
+        "directories": 2,
+    }
+    cli.fails(3, "ls", f"{lake}/nothing")
+    cli.fails(2, "ls", "-o", "x.jsonl", lake)
+    cli.fails(2, "du", "--trash", lake)
+    everything = f"s3://{bucket.bucket}"
+    assert cli("diff", everything, "out").lines[-1].startswith("6 differences")

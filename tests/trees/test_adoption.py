@@ -1,0 +1,85 @@
+"""Import without a copy: objects of the data location become files."""
+
+from __future__ import annotations
+
+import pytest
+
+from s3k_async.client import volume_of
+from s3k_async.errors import (
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    UnsupportedError,
+)
+from s3k_async.trees import (
+    BucketTree,
+    Selection,
+    SyncOptions,
+    VolumeTree,
+    adopt_tree,
+    adopted_objects,
+)
+from tests.trees.conftest import FILES, Grove, content, names
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adopted_objects, "CHUNK", 2)
+
+
+async def given(grove: Grove) -> tuple[BucketTree, VolumeTree]:
+    """Foreign objects in the data location of a volume, and where they are to be in it."""
+    client = await grove.client()
+    blobs = volume_of(client).place
+    for path, data in FILES.items():
+        await blobs.put(f"given/{path}", data)
+    return BucketTree(blobs, "given"), VolumeTree(client, "/in")
+
+
+async def test_objects_become_files(grove: Grove) -> None:
+    source, target = await given(grove)
+    dry = await adopt_tree(source, target, SyncOptions(dry_run=True))
+    assert not await target.exists()
+    with target.client.count() as counted:
+        done = await adopt_tree(source, target)
+    assert (done.files, done.bytes) == (dry.files, dry.bytes)
+    assert (done.files, done.failures) == (len(FILES), ())
+    assert not any("copy" in str(key).lower() for key in counted.requests.counts)
+    assert await content(target) == dict(FILES)
+    assert await names(target) == await names(source)
+    async for status in target.client.list("/in", recursive=True):
+        if status.is_file:
+            key = f"given/{status.path.removeprefix('/in/')}"
+            info = await source.blobs.head(key)
+            assert info is not None
+            assert (status.physical, status.etag) == (source.blobs.uri(key), info.etag)
+    again = await adopt_tree(source, target)
+    assert (again.files, again.unchanged) == (0, len(FILES))
+
+
+async def test_an_object_that_was_replaced(grove: Grove) -> None:
+    source, target = await given(grove)
+    await adopt_tree(source, target, SyncOptions(selection=Selection(exclude=["dir"])))
+    await source.blobs.put("given/a", b"ALPHA")
+    done = await adopt_tree(source, target, SyncOptions(overwrite=False))
+    assert [type(error) for _, error in done.failures] == [PathExistsError]
+    assert (done.files, done.unchanged) == (2, len(FILES) - 3)
+    done = await adopt_tree(source, target)
+    assert (done.files, done.unchanged) == (1, len(FILES) - 1)
+    assert await content(target) == {**FILES, "a": b"ALPHA"}
+
+
+async def test_what_cannot_be_adopted(grove: Grove) -> None:
+    source, target = await given(grove)
+    elsewhere = await grove.tree("bucket", FILES)
+    assert isinstance(elsewhere, BucketTree)
+    with pytest.raises(UnsupportedError, match="data location"):
+        await adopt_tree(elsewhere, target)
+    with pytest.raises(PathNotFoundError):
+        await adopt_tree(BucketTree(source.blobs, "nothing"), target)
+    await target.client.write("/in", b"file")
+    with pytest.raises(NotDirectoryError):
+        await adopt_tree(source, target)
+    # of the volume's own objects none is shown
+    everything = await names(BucketTree(source.blobs))
+    assert {name for name in everything if name.startswith("given/")} == set(everything)
