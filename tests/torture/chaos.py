@@ -1,9 +1,10 @@
 """Many clients on overlapping trees, and the operator's tools beside them, in processes that are
 killed and stopped.
 
-Workers write, move and delete in one small tree; `fsck repair`, garbage collection and compaction
-run throughout. Each process has a wall clock of its own, apart by up to an hour. The driver kills
-processes (SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
+Workers write, move and delete in one small tree, and write files with lifecycle metadata beside it;
+`fsck repair`, garbage collection, compaction and two runners of the lifecycle rules run throughout.
+Each process has a wall clock of its own, apart by up to an hour. The driver kills processes
+(SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
 
 A run ends when its time is over and each tool has finished once, on any machine: a tool that was
 killed may be followed by one that is not killed until then, so that the log is compacted in
@@ -35,6 +36,8 @@ from anyio import sleep_forever
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.attributes import Attributes
+from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     OutcomeUnknownError,
@@ -48,6 +51,7 @@ from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
+from s3k_async.lifecycle_rules import EXPIRES_AT, LATEST, READ_ONLY_AFTER
 from s3k_async.model import ChangeResult
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.volumes import Volume, open_volume
@@ -55,9 +59,11 @@ from tests.torture.ledger import content
 from tests.torture.overlap import Call
 from tests.torture.processes import PRELOADED, Keys, keys_of, with_keys
 
-__all__ = ["LABEL", "TOP", "Chaos", "Plan", "run_chaos"]
+__all__ = ["DUE", "LABEL", "TOP", "Chaos", "Plan", "run_chaos"]
 
 TOP = "/c"
+DUE = "/due"
+"""The directory of the files with lifecycle metadata, each of which is written once."""
 LABEL = "label"
 """The metadata that files are given."""
 DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
@@ -393,6 +399,11 @@ def _next_call(
             return Call("label", 0.0, path), lambda: fs.set_attributes(
                 path, metadata={LABEL: value}
             )
+        case "expire" | "keep" | "protect":
+            path, attributes = f"{DUE}/{name}", Attributes(metadata=_LIFECYCLES[verb])
+            return Call(verb, 0.0, files={path: name}), lambda: fs.write(
+                path, content(name, size), attributes=attributes
+            )
         case "move many":
             pairs = dict(zip(_paths(chance), _paths(chance), strict=True))
             pairs = {source: target for source, target in pairs.items() if target not in pairs}
@@ -428,6 +439,9 @@ _VERBS = {
     "save": 3,
     "many": 3,
     "label": 3,
+    "expire": 2,
+    "keep": 1,
+    "protect": 1,
     "move": 4,
     "move tree": 2,
     "move many": 2,
@@ -436,6 +450,12 @@ _VERBS = {
     "delete many": 2,
 }
 """How often each is called, relatively."""
+_LIFECYCLES = {
+    "expire": {EXPIRES_AT: b"1"},
+    "keep": {EXPIRES_AT: str(LATEST).encode()},
+    "protect": {READ_ONLY_AFTER: b"1"},
+}
+"""The metadata of the files that are written."""
 
 
 def _branch(chance: random.Random) -> str:
@@ -503,8 +523,14 @@ async def _compact(volume: Volume, plan: Plan) -> None:
     await Compactor(volume.log_blobs, SYSTEM, grace=plan.grace).run(dry_run=False)
 
 
+async def _run_rules(volume: Volume, plan: Plan) -> None:
+    await run_rules(volume)
+
+
 _TOOLS: Mapping[str, Callable[[Volume, Plan], Awaitable[None]]] = {
     "repair": _repair,
     "gc": _collect,
     "compact": _compact,
+    "rules": _run_rules,
+    "other rules": _run_rules,
 }

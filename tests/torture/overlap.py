@@ -30,7 +30,17 @@ IN_FLIGHT = 10.0
 """Seconds that a request may be on its way after its process is dead, or has given it up."""
 
 Kind: TypeAlias = Literal[
-    "write", "move", "move tree", "move many", "delete", "delete tree", "delete many", "label"
+    "write",
+    "move",
+    "move tree",
+    "move many",
+    "delete",
+    "delete tree",
+    "delete many",
+    "label",
+    "expire",
+    "keep",
+    "protect",
 ]
 Outcome: TypeAlias = Literal["under way", "done", "failed", "unknown"]
 

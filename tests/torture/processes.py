@@ -22,7 +22,7 @@ from tests.integrity.verifier import Verifier
 from tests.torture.ledger import Ledger, Manifest
 from tests.torture.load import ROLES, perform
 
-__all__ = ["PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "recover", "with_keys"]
+__all__ = ["LATER", "PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "recover", "with_keys"]
 
 PATIENCE = 600.0
 """Seconds after which a process that notes nothing is taken to hang."""
