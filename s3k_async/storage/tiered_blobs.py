@@ -30,6 +30,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["TieredBlobs", "need_tiers"]
 
@@ -210,6 +211,10 @@ class TieredBlobs:
 
     async def now_ms(self) -> int:
         return min(await self.hot.now_ms(), await self.cold.now_ms())
+
+    async def space(self) -> StorageSpace:
+        """Of both stores, also where one disk holds them."""
+        return await self.hot.space() + await self.cold.space()
 
     async def create(self) -> bool:
         made = await self.cold.create()
