@@ -9,7 +9,7 @@ same work twice. The argument is in docs/design/013-objects.md, section 6.2.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,12 +25,12 @@ from s3k_async.errors import (
     BlobChangedError,
     BlobNotFoundError,
     CorruptDataError,
-    InvalidArgumentError,
 )
 from s3k_async.model import Progress
+from s3k_async.storage.tier_policy import MovePolicy, Overrides
 from s3k_async.storage.tiered_blobs import TieredBlobs
 
-__all__ = ["MovePolicy", "TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
+__all__ = ["TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
 
 _MOVES_AT_ONCE: Final = 8
 """Objects that are moved at the same time."""
@@ -38,44 +38,6 @@ _MOVES_AT_ONCE: Final = 8
 
 _MOST_PARTS: Final = 10_000
 """Parts of an upload to S3. Source: Amazon S3 User Guide, multipart upload limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class MovePolicy:
-    """Which objects a run moves: those that are older than `older_than` seconds; of the others, if
-    more than `high` bytes are hot, the oldest, the smaller first among those of one time, until at
-    most `low` bytes are left. Without either, all."""
-
-    older_than: float | None = None
-    high: int | None = None
-    low: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises InvalidArgumentError."""
-        if self.older_than is not None and self.older_than < 0:
-            raise InvalidArgumentError(f"the age is not negative, as {self.older_than} is")
-        if (self.high is None) != (self.low is None):
-            raise InvalidArgumentError("the watermarks high and low are given together")
-        if self.high is not None and self.low is not None and not 0 <= self.low <= self.high:
-            raise InvalidArgumentError(
-                f"the low watermark is between 0 and the high one, {self.high}, not {self.low}"
-            )
-
-    def chosen(self, objects: list[BlobInfo], now_ms: int) -> list[BlobInfo]:
-        """Those of the hot objects that are to be moved, in the order of their moves."""
-        ordered = sorted(objects, key=lambda each: (each.mtime_ms, each.size, each.key))
-        if self.older_than is None and self.high is None:
-            return ordered
-        left = sum(each.size for each in ordered)
-        limit = self.low if self.high is not None and left > self.high else None
-        youngest = None if self.older_than is None else now_ms - int(self.older_than * 1000)
-        chosen = []
-        for each in ordered:
-            is_old = youngest is not None and each.mtime_ms < youngest
-            if is_old or (limit is not None and left > limit):
-                chosen.append(each)
-                left -= each.size
-        return chosen
 
 
 @dataclass(slots=True)
@@ -94,6 +56,8 @@ class TierRun:
     """Objects that stay in the hot location,"""
     left_bytes: int = 0
     """and their bytes."""
+    pinned: int = 0
+    """Those of them that stay because the metadata of their file says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +76,27 @@ class TierUsage:
 
 @dataclass(slots=True)
 class TierMoves:
-    """A run of moves in a tiered volume. `rate`: bytes per second, at most."""
+    """A run of moves in a tiered volume. `rate`: bytes per second, at most. `overrides`: reads the
+    overrides of single files."""
 
     blobs: TieredBlobs
     runtime: Runtime
     tuning: Tuning
     rate: float | None = None
     progress: Callable[[Progress], object] | None = None
+    overrides: Callable[[], Awaitable[Overrides]] | None = None
 
     async def run(self, policy: MovePolicy, *, dry_run: bool = False) -> TierRun:
         """Move objects. With `dry_run` nothing is changed, and the result tells what would be
         moved. Raises the stores' errors; what was moved before stays moved."""
-        objects = [each async for each in list_all(self.blobs.hot) if object_id_of(each.key)]
-        chosen = policy.chosen(objects, await self.blobs.hot.now_ms())
+        objects = await self._hot_objects()
+        # After the listing: a file that is replaced meanwhile has a new object, which is not in it.
+        overrides = await self._overrides()
+        chosen = policy.chosen(objects, await self.blobs.hot.now_ms(), overrides)
         done = TierRun(
             left=len(objects) - len(chosen),
             left_bytes=sum(each.size for each in objects) - sum(each.size for each in chosen),
+            pinned=sum(overrides.get(each.key) == "hot" for each in objects),
         )
         if dry_run:
             done.moved, done.bytes = len(chosen), sum(each.size for each in chosen)
@@ -141,6 +110,12 @@ class TierMoves:
 
         await run_all(move, chosen, limit=_MOVES_AT_ONCE)
         return done
+
+    async def _hot_objects(self) -> list[BlobInfo]:
+        return [each async for each in list_all(self.blobs.hot) if object_id_of(each.key)]
+
+    async def _overrides(self) -> Overrides:
+        return {} if self.overrides is None else await self.overrides()
 
     async def _move(self, info: BlobInfo, done: TierRun) -> None:
         try:

@@ -43,6 +43,20 @@ def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     assert cli.ok("cat", "/a").output == b"content"
 
 
+def test_files_that_stay_hot_or_become_cold_by_their_metadata(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    for name in ("hot", "cold", "free"):
+        cli.ok("put", "-", f"/{name}", stdin=b"content")
+    cli.ok("attr", "--set", "Tier=hot", "/hot")
+    cli.ok("attr", "--set", "Tier=cold", "/cold")
+    assert "hot or cold" in cli.fails(2, "attr", "--set", "Tier=warm", "/free").errors
+    assert cli.ok("--json", "tier", "run", "--older-than", "7d").json()["moved"] == 1
+    done = cli.ok("--json", "tier", "run").json()
+    assert (done["moved"], done["left"], done["pinned"]) == (1, 1, 1)
+
+
 def test_a_copy_that_differs_is_shown(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,9 @@ from s3k_async.backends.location import OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import MemoryBlobs, Tuning, VolumeConfig
-from s3k_async.storage.tier_moves import MovePolicy, TierMoves, TierRun
+from s3k_async.model import LayoutName
+from s3k_async.storage.tier_moves import TierMoves, TierRun
+from s3k_async.storage.tier_policy import MovePolicy
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import memory_config
@@ -41,9 +43,9 @@ async def sizes(store: BlobStore) -> dict[str, int]:
     return {info.key: info.size async for info in list_all(store)}
 
 
-async def tiered_volume() -> VolumeConfig:
+async def tiered_volume(layout: LayoutName = "path") -> VolumeConfig:
     """A new volume in memory."""
-    config = memory_config(TUNING)
+    config = memory_config(TUNING, layout)
     await init_volume(config, hot=f"memory://{config.name}-hot")
     return config
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 import click
 
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.bulk.tier_overrides import tier_overrides
 from s3k_async.cli.command import CommandGroup, VolumeCommand
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
@@ -17,7 +19,8 @@ from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.errors import CorruptDataError, InvalidArgumentError
 from s3k_async.model import ROOT
-from s3k_async.storage.tier_moves import MovePolicy, TierMoves, TierRun, TierUsage, tier_usage
+from s3k_async.storage.tier_moves import TierMoves, TierRun, TierUsage, tier_usage
+from s3k_async.storage.tier_policy import MovePolicy
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
 from s3k_async.volumes import Volume, open_volume
 
@@ -82,14 +85,17 @@ def run(
 ) -> None:
     """Move data of VOLUME from the hot location to the cold one: all, or what the options name.
 
-    Each object is copied, the copy is read back and compared, and then the hot one is deleted.
+    Files whose user metadata Tier is hot stay, and those with Tier cold are moved regardless of the
+    options. Each object is copied, the copy is read back and compared, and then the hot one is
+    deleted.
     Safe beside writers, readers, gc and other runs; an interrupted run is finished by the next one.
     """
     policy = MovePolicy(older_than, high, low)
 
     async def work(opened: Volume, blobs: TieredBlobs) -> TierRun:
         with invocation.meter("tier") as meter:
-            moves = TierMoves(blobs, SYSTEM, opened.config.tuning, rate, meter.part())
+            overrides = partial(tier_overrides, opened)
+            moves = TierMoves(blobs, SYSTEM, opened.config.tuning, rate, meter.part(), overrides)
             return await moves.run(policy, dry_run=dry_run)
 
     done = _with_tiers(invocation, volume, work)
@@ -105,6 +111,7 @@ def run(
         "damaged": sorted(done.damaged),
         "left": done.left,
         "left_bytes": done.left_bytes,
+        "pinned": done.pinned,
     }
     invocation.say(text, **fields)
     if done.damaged:

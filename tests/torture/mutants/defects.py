@@ -66,6 +66,7 @@ PERMITTED = (
 )
 TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
 TIER_MOVES = "tests/tiers/test_tier_moves.py"
+TIER_OVERRIDES = "tests/tiers/test_tier_overrides.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
 RULES = "tests/lifecycle/test_rules.py"
@@ -2416,6 +2417,30 @@ DEFECTS: tuple[Defect, ...] = (
         "key=lambda each: (each.mtime_ms, each.size, each.key)",
         "key=lambda each: (-each.mtime_ms, each.size, each.key)",
         f"{TIER_MOVES}::test_the_oldest_are_moved_and_of_one_time_the_smaller",
+    ),
+    Defect(
+        "tiers: a file that is to stay hot is moved",
+        "storage/tier_policy.py",
+        "free = [each for each in ordered if each.key not in known]",
+        'free = [each for each in ordered if known.get(each.key) != "cold"]',
+        f"{TIER_OVERRIDES}::test_hot_files_stay_and_cold_ones_are_moved_at_once",
+    ),
+    Defect(
+        "tiers: only the first object of a file has its tier",
+        "bulk/tier_overrides.py",
+        "dict.fromkeys(physical_keys(status.physical), tier)",
+        "dict.fromkeys(physical_keys(status.physical)[:1], tier)",
+        f"{TIER_OVERRIDES}::test_hot_files_stay_and_cold_ones_are_moved_at_once",
+    ),
+    Defect(
+        "tiers: overrides are read before the objects are listed",
+        "storage/tier_moves.py",
+        "        objects = await self._hot_objects()\n"
+        "        # After the listing: a file that is replaced meanwhile has a new object, which is not"
+        " in it.\n        overrides = await self._overrides()\n",
+        "        overrides = await self._overrides()\n"
+        "        objects = await self._hot_objects()\n",
+        f"{TIER_OVERRIDES}::test_a_file_that_is_overwritten_during_the_run_stays_hot",
     ),
     Defect(
         "tiers: objects that are not the volume's are moved, too",
