@@ -1,32 +1,29 @@
 """Moves of physical objects from the hot location to the cold one.
 
-No record is kept of a move: an object in both locations is a move that has not ended, and moving it
-again ends it. An object is deleted from the hot location after its copy was read back and compared,
-so that a crash leaves a copy too many and never one too few. Physical objects are immutable and
-their keys are never used again, so the deletion needs no condition, and several runs at once do the
-same work twice. The argument is in docs/design/013-objects.md, section 6.2.
+No record is kept of a move: an object in both locations is a move that has not ended, or was copied
+to the hot location on request, and moving it again ends both. An object is deleted from the hot
+location after its copy was read back and compared, so that a crash leaves a copy too many and never
+one too few. Physical objects are immutable and their keys are never used again, so the deletion
+needs no condition, and several runs at once do the same work twice. The argument is in
+docs/design/013-objects.md, section 6.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.pace import Pace
 from s3k_async._core.runtime import Runtime
-from s3k_async._native import Xxh3_128, object_id_of
-from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Upload
+from s3k_async._native import object_id_of
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import Tuning
-from s3k_async.errors import (
-    BlobChangedError,
-    BlobNotFoundError,
-    CorruptDataError,
-)
+from s3k_async.errors import BlobNotFoundError, CorruptDataError
 from s3k_async.model import Progress
+from s3k_async.storage.object_copies import copy_object, same_bytes
 from s3k_async.storage.tier_policy import MovePolicy, Overrides
 from s3k_async.storage.tiered_blobs import TieredBlobs
 
@@ -34,10 +31,6 @@ __all__ = ["TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
 
 _MOVES_AT_ONCE: Final = 8
 """Objects that are moved at the same time."""
-
-
-_MOST_PARTS: Final = 10_000
-"""Parts of an upload to S3. Source: Amazon S3 User Guide, multipart upload limits."""
 
 
 @dataclass(slots=True)
@@ -141,73 +134,23 @@ class TierMoves:
 
 async def move_object(blobs: TieredBlobs, info: BlobInfo, part_size: int) -> bool:
     """Move one object of the hot store; whether its bytes were copied, which is not so if the cold
-    store has the same ones already. Raises BlobNotFoundError (the hot store does not have it any
-    more), CorruptDataError (the copy has other bytes; the hot object is kept)."""
+    store has the same ones already. An object that the cold store has is never replaced: which of
+    two copies is right is known to the entry of the file alone (`s3k fsck`).
+
+    Raises BlobNotFoundError (the hot store does not have it any more), CorruptDataError (the copy
+    has other bytes; both are kept)."""
     key, size = info.key, info.size
-    copied = not await _is_copied(blobs, key, size, part_size)
-    if copied:
-        wanted = await _copied(blobs, key, size, part_size)
-        try:
-            found = await _digest(blobs.cold, key, size, part_size)
-        except BlobChangedError:
-            found = ""
-        if found != wanted:
-            raise CorruptDataError(
-                "the copy in the cold location does not have the bytes of the hot object: check "
-                "both locations, and run s3k tier run again",
-                path=blobs.cold.uri(key),
-            )
-    await blobs.hot.delete(key)
-    return copied
-
-
-async def _is_copied(blobs: TieredBlobs, key: str, size: int, part_size: int) -> bool:
-    """Whether the cold store has the same bytes already."""
     there = await blobs.cold.head(key)
-    if there is None or there.size != size:
-        return False
-    hot = await _digest(blobs.hot, key, size, part_size)
-    return hot == await _digest(blobs.cold, key, size, part_size)
-
-
-async def _digest(store: BlobStore, key: str, size: int, part_size: int) -> str:
-    digest = Xxh3_128()
-    async with aclosing(_parts(store, key, size, part_size)) as parts:
-        async for part in parts:
-            digest.update(part)
-    return digest.hexdigest()
-
-
-async def _copied(blobs: TieredBlobs, key: str, size: int, part_size: int) -> str:
-    """Copy a hot object to the cold store; the digest of what was read."""
-    part_size = max(part_size, blobs.cold.min_part, -(-size // _MOST_PARTS))
-    digest = Xxh3_128()
-    if size <= part_size:
-        data = await blobs.hot.get(key, if_size=size)
-        digest.update(data)
-        await blobs.cold.put(key, data)
-        return digest.hexdigest()
-    upload: Upload = await blobs.cold.start_upload(key)
-    try:
-        number = 0
-        async with aclosing(_parts(blobs.hot, key, size, part_size)) as parts:
-            async for part in parts:
-                number += 1
-                digest.update(part)
-                await upload.put_part(number, part)
-        await upload.complete()
-    except BaseException:
-        await upload.abort()
-        raise
-    return digest.hexdigest()
-
-
-async def _parts(
-    store: BlobStore, key: str, size: int, part_size: int
-) -> AsyncGenerator[bytes, None]:
-    """The bytes of an object of this size. Raises BlobNotFoundError, BlobChangedError."""
-    for start in range(0, max(size, 1), part_size):
-        yield await store.get(key, start, min(size, start + part_size), if_size=size)
+    if there is None:
+        await copy_object(blobs.hot, blobs.cold, key, size, part_size)
+    elif there.size != size or not await same_bytes(blobs.hot, blobs.cold, key, size, part_size):
+        raise CorruptDataError(
+            "the cold location has other bytes than the hot one: s3k fsck repair keeps what the "
+            "entry of the file says",
+            path=blobs.cold.uri(key),
+        )
+    await blobs.hot.delete(key)
+    return there is None
 
 
 async def tier_usage(blobs: TieredBlobs, *, listed: int = 1000) -> TierUsage:

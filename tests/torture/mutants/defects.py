@@ -67,6 +67,7 @@ PERMITTED = (
 TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
 TIER_MOVES = "tests/tiers/test_tier_moves.py"
 TIER_OVERRIDES = "tests/tiers/test_tier_overrides.py"
+TIER_WARMING = "tests/tiers/test_tier_warming.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
 RULES = "tests/lifecycle/test_rules.py"
@@ -2391,29 +2392,50 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "tiers: the hot object is deleted although its copy has other bytes",
-        "storage/tier_moves.py",
-        "        if found != wanted:\n            raise CorruptDataError(",
-        "        if False:\n            raise CorruptDataError(",
+        "storage/object_copies.py",
+        "    if found != wanted:\n",
+        "    if False:\n",
         f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
     ),
     Defect(
         "tiers: the hot object is deleted before it is copied",
         "storage/tier_moves.py",
-        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n",
-        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n"
-        "        await blobs.hot.delete(key)\n",
-        f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
+        "    there = await blobs.cold.head(key)\n",
+        "    there = await blobs.cold.head(key)\n    await blobs.hot.delete(key)\n",
+        f"{TIER_MOVES}::test_a_run_moves_all_and_tells_how_much",
     ),
     Defect(
-        "tiers: a copy of the same size is not compared",
+        "tiers: an object of the same size is not compared",
         "storage/tier_moves.py",
-        "    return hot == await _digest(blobs.cold, key, size, part_size)",
-        "    return bool(hot)",
-        f"{TIER_MOVES}::test_a_wrong_copy_is_replaced",
+        "    elif there.size != size or not await same_bytes("
+        "blobs.hot, blobs.cold, key, size, part_size):\n",
+        "    elif there.size != size:\n",
+        f"{TIER_MOVES}::test_objects_that_differ_are_kept_in_both",
+    ),
+    Defect(
+        "tiers: the copy of a file that differs stays hot",
+        "bulk/tier_warming.py",
+        "            await hot.delete(key)\n",
+        "",
+        f"{TIER_WARMING}::test_a_copy_that_differs_is_deleted",
+    ),
+    Defect(
+        "tiers: a cold object with other bytes than recorded is copied",
+        "storage/object_copies.py",
+        "    if checksum and await digest_of(source, key, size, part_size) != checksum:\n",
+        "    if False:\n",
+        f"{TIER_WARMING}::test_a_damaged_cold_object_is_not_copied",
+    ),
+    Defect(
+        "tiers: files are warmed without their extents",
+        "bulk/tier_warming.py",
+        '            found[extent.key] = extent.checksum or found.get(extent.key, "")\n',
+        "            return {extent.key: extent.checksum}\n",
+        f"{TIER_WARMING}::test_files_are_copied_and_stay_cold",
     ),
     Defect(
         "tiers: the youngest are moved first",
-        "storage/tier_moves.py",
+        "storage/tier_policy.py",
         "key=lambda each: (each.mtime_ms, each.size, each.key)",
         "key=lambda each: (-each.mtime_ms, each.size, each.key)",
         f"{TIER_MOVES}::test_the_oldest_are_moved_and_of_one_time_the_smaller",
@@ -2436,8 +2458,8 @@ DEFECTS: tuple[Defect, ...] = (
         "tiers: overrides are read before the objects are listed",
         "storage/tier_moves.py",
         "        objects = await self._hot_objects()\n"
-        "        # After the listing: a file that is replaced meanwhile has a new object, which is not"
-        " in it.\n        overrides = await self._overrides()\n",
+        "        # After the listing: a file that is replaced meanwhile has a new object, which is "
+        "not in it.\n        overrides = await self._overrides()\n",
         "        overrides = await self._overrides()\n"
         "        objects = await self._hot_objects()\n",
         f"{TIER_OVERRIDES}::test_a_file_that_is_overwritten_during_the_run_stays_hot",
