@@ -144,8 +144,6 @@ def warm(
 ) -> None:
     """Copy the data of files to the hot location, from where they are read then; the cold data
     stays. The next run that moves the files deletes the copies.
-
-    Example: s3k tier warm -r s3k://analytics/models
     """
 
     async def one(clients: Clients, path: str, meter: ProgressMeter) -> None:
