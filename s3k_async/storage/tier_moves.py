@@ -145,8 +145,8 @@ async def move_object(blobs: TieredBlobs, info: BlobInfo, part_size: int) -> boo
         await copy_object(blobs.hot, blobs.cold, key, size, part_size)
     elif there.size != size or not await same_bytes(blobs.hot, blobs.cold, key, size, part_size):
         raise CorruptDataError(
-            "the cold location has other bytes than the hot one: s3k fsck repair keeps what the "
-            "entry of the file says",
+            "the cold location has other bytes than the hot one: s3k fsck repair --deep keeps "
+            "what the entry of the file says",
             path=blobs.cold.uri(key),
         )
     await blobs.hot.delete(key)

@@ -67,6 +67,8 @@ PERMITTED = (
 TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
 TIER_MOVES = "tests/tiers/test_tier_moves.py"
 TIER_OVERRIDES = "tests/tiers/test_tier_overrides.py"
+TIER_DAMAGE = "tests/tiers/test_tier_damage.py"
+TIER_RESTORE = "tests/tiers/test_tier_restore.py"
 TIER_WARMING = "tests/tiers/test_tier_warming.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
@@ -1212,23 +1214,23 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a directory in the trash that fsck takes for clean",
         "integrity/collector.py",
-        "self._undecided(number, adopted, list(trash))",
-        "self._undecided(number, adopted, [])",
+        "self._undecided(number, adopted, [*trash, *copies])",
+        "self._undecided(number, adopted, [*copies])",
         f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
     ),
     Defect(
         "adopted data that fsck takes for that of the object in its key",
         "integrity/collector.py",
-        "self._undecided(number, adopted, list(trash))",
-        "self._undecided(number, set(), list(trash))",
+        "self._undecided(number, adopted, [*trash, *copies])",
+        "self._undecided(number, set(), [*trash, *copies])",
         f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
     ),
     Defect(
         "an object without a record that fsck takes for one of a volume without a log",
         "integrity/collector.py",
-        """                trash,
+        """                doubtful,
                 self.scope.log is not None,""",
-        """                trash,
+        """                doubtful,
                 bool(self.shuffle.lines("records", number)),""",
         f"{CLEAN_OBJECTS}::test_without_a_log_an_entry_and_its_data_are_clean",
     ),
@@ -2432,6 +2434,51 @@ DEFECTS: tuple[Defect, ...] = (
         '            found[extent.key] = extent.checksum or found.get(extent.key, "")\n',
         "            return {extent.key: extent.checksum}\n",
         f"{TIER_WARMING}::test_files_are_copied_and_stay_cold",
+    ),
+    Defect(
+        "tiers: fsck takes the hot object for the right one",
+        "integrity/verify_rules.py",
+        '            ("object named by an entry", "cold one as recorded"),\n'
+        '            "copies_differ",\n            "remove_hot_copy",',
+        '            ("object named by an entry", "cold one as recorded"),\n'
+        '            "copies_differ",\n            "replace_cold_copy",',
+        f"{TIER_DAMAGE}::test_repair_keeps_what_the_entry_says",
+    ),
+    Defect(
+        "tiers: fsck repairs without looking at the objects again",
+        "integrity/repair_actions.py",
+        "        if copy not in self._facts(task).copies or ",
+        "        if copy is None or ",
+        f"{TIER_DAMAGE}::test_a_repair_does_nothing_after_the_objects_have_changed",
+    ),
+    Defect(
+        "tiers: fsck compares no checksum of an extent",
+        "integrity/verify_rules.py",
+        'size == whole.length and checksum in ("", whole.checksum)',
+        "size == whole.length",
+        f"{TIER_DAMAGE}::test_bytes_are_compared_by_a_deep_run",
+    ),
+    Defect(
+        "tiers: fsck reports what is listed beyond a range twice",
+        "integrity/scans.py",
+        "        found = (self._doubled.pop(blob.key, None) for blob in listed)\n",
+        "        found = [*self._doubled.values()]\n",
+        f"{TIER_DAMAGE}::test_repair_keeps_what_the_entry_says",
+    ),
+    Defect(
+        "tiers: a restore without the hot location",
+        "volumes/restoration.py",
+        "    return cold if hot is None else TieredBlobs(hot.below(found.scope), cold)\n",
+        "    return cold if hot is None else cold\n",
+        f"{TIER_RESTORE}::test_a_lost_table_comes_back",
+    ),
+    Defect(
+        "tiers: a restore makes a hot location that is not there",
+        "volumes/claims.py",
+        '    if owner is None:\n        raise VolumeNotFoundError(\n            "the hot',
+        "    if owner is None:\n        return hot\n        raise VolumeNotFoundError(\n"
+        '            "the hot',
+        f"{TIER_RESTORE}::test_without_its_hot_location_nothing_is_restored",
     ),
     Defect(
         "tiers: the youngest are moved first",
