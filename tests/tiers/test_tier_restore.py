@@ -89,14 +89,19 @@ async def test_on_each_backend_with_a_hot_directory(new_volume: VolumeMaker) -> 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_restore_may_end_at_every_call(when: Moment) -> None:
+async def test_a_restore_may_end_at_every_call(
+    when: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_lock, "LEASE_SECONDS", 0.0)
     config = await tiered_volume()
     await lived(config)
     await lose_table(config)
     plan = FaultPlan()
     await under(plan, restore_volume(config, dry_run=False))
-    async for _ in deaths_of_a_restore(config, len(plan.calls), when):
-        await is_whole(config)
+    async for number in deaths_of_a_restore(config, len(plan.calls), when):
+        async with S3kClient(config=config) as fs:
+            assert {path: await fs.read(path) for path in FILES} == FILES, number
+    await is_whole(config)
 
 
 async def test_lost_entries_come_back() -> None:
