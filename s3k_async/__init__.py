@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     )
     from s3k_async.namespace.addresses import Path
     from s3k_async.settings.keywords import Settings
+    from s3k_async.storage_space import StorageInfo, StorageSpace
     from s3k_async.transaction import Transaction
     from s3k_async.txn.txn_record import TransactionKind, TransactionRecord, TransactionState
     from s3k_async.volumes.facade import destroy_volume, init_volume
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
         "SqliteFile",
         "StagedFile",
         "StagedWriter",
+        "StorageInfo",
+        "StorageSpace",
         "SyncFileReader",
         "SyncFileWriter",
         "SyncStagedWriter",
@@ -155,6 +158,7 @@ _NAMES: Final = {
     "_core.retry": "Retries RetryBudget RetryPolicy",
     "settings.keywords": "Settings",
     "bulk.staged_uploads": "StagedWriter",
+    "storage_space": "StorageInfo StorageSpace",
     "backends.ports.blobs": "Buffer",
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",

@@ -26,6 +26,7 @@ from s3k_async.bulk.due_entries import due_actions
 from s3k_async.bulk.entry_attributes import metadata_pages, set_attributes
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
 from s3k_async.bulk.file_writes import write_many
+from s3k_async.bulk.location_space import storage_info
 from s3k_async.bulk.path_changes import delete, delete_many, exchange, rename, rename_many
 from s3k_async.bulk.publish import ProgressCallback, touch, write
 from s3k_async.bulk.rule_changes import list_rules, remove_rule, set_rule
@@ -79,6 +80,7 @@ from s3k_async.model import (
     status_of,
 )
 from s3k_async.namespace.addresses import SCHEME, Path, inside
+from s3k_async.storage_space import StorageInfo
 from s3k_async.transaction import Transaction
 from s3k_async.txn.txn_record import TransactionRecord
 
@@ -390,6 +392,12 @@ class S3kClient:
         Raises PathNotFoundError.
         """
         return await summary(self._volume().store, self._path(path))
+
+    @call
+    async def storage_info(self) -> StorageInfo:
+        """The total, used and free bytes of the storage of each location of the volume; None for
+        what a service does not report, as S3 and DynamoDB."""
+        return await storage_info(self._volume())
 
     @call
     async def transactions(self) -> builtins.list[TransactionRecord]:

@@ -51,6 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "permissions",
         "attributes",
         "lifecycle_rules",
+        "storage_space",
         "model",
         "errors",
         "_core",

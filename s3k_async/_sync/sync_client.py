@@ -20,6 +20,7 @@ from s3k_async.listing.listings import EntryType, Walked
 from s3k_async.listing.physical_files import PhysicalFile
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
 from s3k_async.namespace.addresses import Path
+from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.txn_record import TransactionRecord
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ class S3kSyncClient(BlockingClient):
         Raises PathNotFoundError.
         """
         return self._call(lambda fs: fs.content_summary(path))
+
+    def storage_info(self) -> StorageInfo:
+        """The total, used and free bytes of the storage of each location of the volume; None for
+        what a service does not report, as S3 and DynamoDB."""
+        return self._call(lambda fs: fs.storage_info())
 
     def transactions(self) -> builtins.list[TransactionRecord]:
         """The records of running and interrupted transactions. Raises ItemFormatError."""

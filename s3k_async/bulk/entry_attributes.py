@@ -18,6 +18,7 @@ from s3k_async.listing.listings import Filter, Listing
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.metadata_index import IndexedEntry
+from s3k_async.storage.tier_policy import check_tier
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes.volume import Volume
 
@@ -76,9 +77,11 @@ def checked_attributes(volume: Volume, path: str, attributes: Attributes) -> Att
 
 def check_lifecycle(volume: Volume, path: str, metadata: Mapping[str, bytes | None] | None) -> None:
     """Raise InvalidArgumentError for metadata that would be a malformed rule of the file, in a
-    volume with lifecycle rules."""
+    volume with lifecycle rules, or a malformed tier, in one with tiers."""
     if volume.record.rules and metadata:
         check_values(metadata, path)
+    if volume.record.hot and metadata:
+        check_tier(metadata, path)
 
 
 async def set_attributes(

@@ -66,6 +66,7 @@ _SECTIONS: Final = {
         "load": ("migrate", "Import a dump into an empty volume."),
         "reshard": ("migrate", "Change the suffix count of a volume."),
         "migrate": ("migrate", "Change the layout of a volume."),
+        "df": ("df", "Show the free space of a volume's storage."),
         "cache": ("cache", "Show, evict and clear the read cache of this machine."),
         "policy": ("policy", "Print the IAM policy of a role in a volume."),
         "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),

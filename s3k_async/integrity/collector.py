@@ -18,6 +18,7 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
     ChangeFacts,
+    CopyFacts,
     CycleFacts,
     Facts,
     ItemFacts,
@@ -40,6 +41,7 @@ from s3k_async.model import ROOT, Deletion, Entry, Progress
 from s3k_async.oplog.entries import LogRecord, segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = ["LOOSE", "Collector", "Unkeyed"]
@@ -104,7 +106,7 @@ class Collector:
             self._know_directories()
         await self._stage("table", table, lambda: self._scan_table(tell))
         await self._stage("log", ("records",), lambda: self._scan_log(tell))
-        await self._stage("data", ("blobs",), lambda: self._scan_blobs(tell))
+        await self._stage("data", ("blobs", "copies"), lambda: self._scan_blobs(tell))
 
     @property
     def tail(self) -> LogTail | None:
@@ -145,7 +147,10 @@ class Collector:
         entries: dict[str, list[Entry]] = {}
         adopted: set[str] = set(self.shuffle.read("adopted", number))
         trash: dict[str, Deletion] = dict(self.shuffle.read("trash", number))
-        left = self._undecided(number, adopted, list(trash))
+        copies: dict[str, list[CopyFacts]] = {}
+        for copy in self.shuffle.read("copies", number):
+            copies.setdefault(_native.object_id_of(copy.key) or copy.key, []).append(copy)
+        left = self._undecided(number, adopted, [*trash, *copies])
         for entry in left["entries"]:
             entries.setdefault(entry.id, []).append(entry)
         log_states = latest(left["records"])
@@ -161,12 +166,13 @@ class Collector:
                 log_states.get(object_id, NOT_LOGGED),
                 blobs.get(object_id, ()),
                 trash.get(object_id),
+                copies.get(object_id, ()),
             )
             for object_id in sorted(self._ids(entries, log_states, blobs))
         ]
 
     def _undecided(
-        self, number: int, adopted: set[str], trash: list[str]
+        self, number: int, adopted: set[str], doubtful: list[str]
     ) -> dict[FactKind, Iterable[Any]]:
         """The entries, records and blobs of one part, without those of clean objects. An object is
         clean only if the rules find nothing about it (`rust/clean_objects.rs`)."""
@@ -178,7 +184,7 @@ class Collector:
                 self.shuffle.lines("records", number),
                 self.shuffle.lines("blobs", number),
                 adopted,
-                trash,
+                doubtful,
                 self.scope.log is not None,
             )
         if left is None:
@@ -274,6 +280,7 @@ class Collector:
         log_state: ObjectState,
         blobs: Sequence[Any],
         trash: Deletion | None,
+        copies: Sequence[CopyFacts],
     ) -> Facts:
         legacy = self.scope.is_legacy
         is_dir = bool(entries) and entries[0].is_dir
@@ -289,6 +296,7 @@ class Collector:
             by_id=self.scope.check.by_id,
             unfinished=frozenset(self.unfinished),
             trash=trash,
+            copies=copies,
             retention_ms=self.scope.retention_ms,
         )
 
@@ -371,8 +379,17 @@ class Collector:
 
     def _identity(self) -> list[Any]:
         keys = self.scope.store.keys
-        layout = [keys.layout] if keys.by_id else []  # none in states of earlier versions
-        return [keys.volume, keys.suffix_count, self.scope.path, self.scope.grace_ms, *layout]
+        # Neither is in states of earlier versions.
+        layout = [keys.layout] if keys.by_id else []
+        deep = ["deep"] if self.scope.deep and isinstance(self.scope.blobs, TieredBlobs) else []
+        return [
+            keys.volume,
+            keys.suffix_count,
+            self.scope.path,
+            self.scope.grace_ms,
+            *layout,
+            *deep,
+        ]
 
     def _resume(self, state: State) -> None:
         if not state:

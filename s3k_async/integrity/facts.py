@@ -28,6 +28,7 @@ __all__ = [
     "PROBLEMS",
     "Action",
     "ChangeFacts",
+    "CopyFacts",
     "CycleFacts",
     "Facts",
     "Finding",
@@ -47,6 +48,7 @@ __all__ = [
 FindingKind = Literal[
     "checksum_mismatch",
     "collectable_data",
+    "copies_differ",
     "data_missing",
     "directory_cycle",
     "duplicate_id",
@@ -90,6 +92,8 @@ Action = Literal[
     "make_parent",
     "move_item",
     "renumber",
+    "replace_cold_copy",
+    "remove_hot_copy",
     "quarantine",
     "report",
     "none",
@@ -151,6 +155,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyFacts:
+    """A physical object that is in the hot and in the cold location, with different bytes."""
+
+    key: str
+    hot_size: int
+    cold_size: int
+    hot_checksum: str = ""
+    """`xxh128:<32 hex digits>` of the bytes; empty before they were read."""
+    cold_checksum: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All facts about one object id."""
 
@@ -190,6 +206,8 @@ class Facts:
     """The attributes of a directory in the trash, in layout `tree`."""
     retention_ms: int = 0
     """How long garbage collection leaves a directory in the trash."""
+    copies: Sequence[CopyFacts] = ()
+    """Physical objects that both locations of a volume with tiers have, and that differ."""
     uploading: bool = False
     """Whether an open multipart upload has chosen the object id."""
 

@@ -10,9 +10,16 @@ from s3k_async import _native
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.items import Key
-from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
+from s3k_async.errors import (
+    BlobChangedError,
+    BlobNotFoundError,
+    InvalidPathError,
+    ItemFormatError,
+    LogFormatError,
+)
 from s3k_async.integrity.facts import (
     NOT_LOGGED,
+    CopyFacts,
     CycleFacts,
     Facts,
     Finding,
@@ -35,6 +42,8 @@ from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
+from s3k_async.storage.object_copies import digest_of
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION, TransactionRecord, record_from
 from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
@@ -44,6 +53,7 @@ __all__ = [
     "CHUNK",
     "checked_bytes",
     "confirmed_findings",
+    "copy_facts",
     "cycle_facts",
     "fresh_facts",
     "item_facts",
@@ -166,6 +176,7 @@ class _Seen:
     occupied: dict[str, bool] = field(default_factory=dict)
     records: list[LogRecord] = field(default_factory=list)
     blobs: list[BlobInfo] = field(default_factory=list)
+    copies: list[CopyFacts] = field(default_factory=list)
 
 
 async def fresh_facts(
@@ -212,6 +223,7 @@ async def _read(scope: Scope, suspects: Sequence[Facts], tail: LogTail | None) -
             occupied=seen[each.object_id].occupied,
             log_state=latest(seen[each.object_id].records).get(each.object_id, NOT_LOGGED),
             blobs=tuple(seen[each.object_id].blobs),
+            copies=tuple(seen[each.object_id].copies),
             trash=seen[each.object_id].trash,
             transactions={},
         )
@@ -335,6 +347,27 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
         blob = await scope.head(names[key])
         if blob is not None:
             seen.blobs.append(blob)
+    for copy in facts.copies:
+        again = await copy_facts(scope, copy.key)
+        if again is not None:
+            seen.copies.append(again)
+
+
+async def copy_facts(scope: Scope, key: str) -> CopyFacts | None:
+    """What both locations of a volume with tiers have of a physical object, with checksums; None
+    unless both have it, and the bytes differ."""
+    if not isinstance(scope.blobs, TieredBlobs):
+        return None
+    hot, cold = scope.blobs.hot, scope.blobs.cold
+    one, other = await hot.head(key), await cold.head(key)
+    if one is None or other is None:
+        return None
+    try:
+        first = await digest_of(hot, key, one.size, CHUNK)
+        second = await digest_of(cold, key, other.size, CHUNK)
+    except (BlobNotFoundError, BlobChangedError):
+        return None  # moved or deleted; or written by another repair
+    return None if first == second else CopyFacts(key, one.size, other.size, first, second)
 
 
 async def item_facts(scope: Scope, found: Sequence[ItemFacts]) -> list[ItemFacts]:

@@ -57,6 +57,8 @@ ORDER: Final[Sequence[Action]] = (
     "commit_log",
     "roll_forward",
     "roll_back_log",
+    "replace_cold_copy",
+    "remove_hot_copy",
     "renumber",
     "remove_entry",
     "remove_item",
@@ -136,8 +138,14 @@ class RepairReport:
         return sum(count for (_, outcome), count in self.outcomes.items() if outcome == "done")
 
 
-def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Scope:
-    """The scope of a check of a volume."""
+def scope_of(
+    volume: FsckVolume,
+    *,
+    grace: float = GRACE_SECONDS,
+    path: str = ROOT,
+    deep: bool = False,
+) -> Scope:
+    """The scope of a check of a volume; `deep` as of Scope."""
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"
@@ -154,6 +162,7 @@ def scope_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = RO
         legacy=volume.record.kind == "s3k-1.0",
         place=volume.place if volume.record.scope else None,
         retention_ms=(volume.record.trash_retention or 0) * 1000,
+        deep=deep,
     )
 
 
@@ -174,7 +183,7 @@ async def verify_volume(
     after an interruption. Raises InvalidArgumentError (the directory is that of another run), the
     stores' errors.
     """
-    scope = scope_of(volume, grace=grace, path=path)
+    scope = scope_of(volume, grace=grace, path=path, deep=deep)
     return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
 
 
@@ -184,6 +193,7 @@ async def repair_volume(
     dry_run: bool = True,
     path: str = ROOT,
     grace: float = GRACE_SECONDS,
+    deep: bool = False,
     audit_file: str | None = None,
     directory: str | None = None,
     progress: Tell | None = None,
@@ -192,9 +202,11 @@ async def repair_volume(
     """Repair an open volume, or the tree below a path of it.
 
     `dry_run`: change nothing and report what would be done. `grace`: seconds; younger entries and
-    operations are skipped. `audit_file`: a local file for a copy of the audit trail in the log
-    location. `directory`: keeps the parts of a large volume, so that the same call resumes after an
-    interruption; it may be removed afterwards. Repeating the call after an error is always safe.
+    operations are skipped. `deep`: compare objects that are in both locations of a volume with
+    tiers byte by byte, and not only their sizes. `audit_file`: a local file for a copy of the audit
+    trail in the log location. `directory`: keeps the parts of a large volume, so that the same call
+    resumes after an interruption; it may be removed afterwards. Repeating the call after an error
+    is always safe.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
@@ -203,7 +215,7 @@ async def repair_volume(
         raise errors.ReadOnlyVolumeError(
             "the volume is open for reading only", path=volume.record.name
         )
-    scope = scope_of(volume, grace=grace, path=path)
+    scope = scope_of(volume, grace=grace, path=path, deep=deep)
     audit = None if dry_run else AuditTrail(volume.log_blobs, scope.runtime.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
     raced = False

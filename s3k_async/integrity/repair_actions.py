@@ -41,6 +41,7 @@ from s3k_async.integrity.change_outcome import segment_commit
 from s3k_async.integrity.facts import (
     Action,
     ChangeFacts,
+    CopyFacts,
     CycleFacts,
     Facts,
     Finding,
@@ -49,7 +50,7 @@ from s3k_async.integrity.facts import (
     ParentFacts,
     visibility_of,
 )
-from s3k_async.integrity.recheck import CHUNK, fresh_facts, item_facts, still_damaged
+from s3k_async.integrity.recheck import CHUNK, copy_facts, fresh_facts, item_facts, still_damaged
 from s3k_async.integrity.scans import is_newer_format
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.verify_rules import decide, keeper_of, next_version
@@ -70,7 +71,9 @@ from s3k_async.oplog.entries import (
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
+from s3k_async.storage.object_copies import copy_object
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
@@ -338,6 +341,27 @@ class Repairer:
         put = Put(to_item(after, self._store.keys), unchanged(entry))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
+    async def _replace_cold_copy(self, task: Task) -> None:
+        """Replace the cold object by the hot one, which has the bytes that the entry says."""
+        copy, blobs = await self._copies(task)
+        await copy_object(blobs.hot, blobs.cold, copy.key, copy.hot_size, CHUNK, copy.hot_checksum)
+
+    async def _remove_hot_copy(self, task: Task) -> None:
+        """Delete the hot object: the cold one, from which nothing is ever deleted but an object as
+        a whole, has the bytes that the entry says."""
+        copy, blobs = await self._copies(task)
+        await blobs.hot.delete(copy.key)
+
+    async def _copies(self, task: Task) -> tuple[CopyFacts, TieredBlobs]:
+        """The objects that differ, read again, and where they are. Raises LeftError if they are not
+        those of the finding."""
+        key, blobs = task.finding.key, self._scope.blobs
+        copy = await copy_facts(self._scope, key)
+        if copy not in self._facts(task).copies or not isinstance(blobs, TieredBlobs):
+            raise LeftError("the objects in the two locations have changed", path=key)
+        assert copy is not None
+        return copy, blobs
+
     async def _resolve_transaction(self, task: Task) -> None:
         """Finish an abandoned transaction: its write intents are applied or removed, and its
         record is deleted."""
@@ -554,6 +578,8 @@ class Repairer:
         "remove_item": _remove_item,
         "move_item": _move_item,
         "renumber": _renumber,
+        "replace_cold_copy": _replace_cold_copy,
+        "remove_hot_copy": _remove_hot_copy,
         "quarantine": _quarantine,
     }
 

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from s3k_async import _native
+from s3k_async._core.concurrency import run_all
 from s3k_async._native import FactLines, Rows
-from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
+from s3k_async.backends.ports.blobs import BlobInfo, BlobPage, BlobStore
 from s3k_async.backends.ports.items import PARTITION, SORT, Item, Key
 from s3k_async.backends.ports.key_ranges import KeyRange, list_range_pages
-from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
-from s3k_async.integrity.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
+from s3k_async.errors import BlobChangedError, BlobNotFoundError, ItemFormatError, LogFormatError
+from s3k_async.integrity.facts import (
+    CopyFacts,
+    ItemFacts,
+    LogObjectFacts,
+    OpenSegment,
+    adopted_by,
+    objects_of,
+)
 from s3k_async.integrity.scope import ScanCounts, Scope
 from s3k_async.integrity.shuffle import FactKind
 from s3k_async.model import ROOT, Entry
@@ -31,6 +39,8 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES
 from s3k_async.oplog.log_reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
+from s3k_async.storage.object_copies import same_bytes
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
@@ -62,6 +72,10 @@ class FactPage:
         return len(self.facts) + sum(len(lines) for _, lines in self.lines)
 
 
+COMPARED_AT_ONCE: Final = 8
+"""Objects that are read and compared at the same time,"""
+READ_BYTES: Final = 8 * 1024 * 1024
+"""and bytes of each that are read at once."""
 BATCH: Final = 500
 """Facts in one list, where they arrive one by one."""
 JAVA_LOG_SUFFIX: Final = ".info"
@@ -290,7 +304,8 @@ async def _of_finding(
 async def blob_facts(scope: Scope, keys: KeyRange, counts: ScanCounts) -> AsyncIterator[FactPage]:
     """The facts of the data objects in a range of keys, page by page, added to the counts. Raises
     the store's errors."""
-    async for listed in list_range_pages(scope.blobs, keys):
+    tiers = _DoubledBlobs(scope.blobs) if isinstance(scope.blobs, TieredBlobs) else None
+    async for listed in list_range_pages(tiers or scope.blobs, keys):
         blobs = listed
         if scope.is_legacy:
             blobs = [blob for blob in listed if not _is_java_log(blob)]
@@ -301,7 +316,64 @@ async def blob_facts(scope: Scope, keys: KeyRange, counts: ScanCounts) -> AsyncI
             ("blobs", _native.object_id_of(blob.key) or blob.key, blob)
             for blob in map(blobs.__getitem__, others)
         ]
+        if tiers is not None:
+            facts += await _copy_facts(scope, tiers.taken(listed))
         yield FactPage(facts, [("blobs", lines)])
+
+
+class _DoubledBlobs(TieredBlobs):
+    """The blobs of both locations, whose listing records those that are in both."""
+
+    def __init__(self, blobs: TieredBlobs) -> None:
+        super().__init__(blobs.hot, blobs.cold)
+        self._doubled: dict[str, tuple[BlobInfo, BlobInfo]] = {}
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> BlobPage:
+        found = await self.list_both(prefix, cursor=cursor, limit=limit, after=after)
+        self._doubled |= {hot.key: (hot, cold) for hot, cold in found.doubled}
+        return found.page
+
+    def taken(self, listed: Sequence[BlobInfo]) -> Sequence[tuple[BlobInfo, BlobInfo]]:
+        """Those among the blobs that a listing has yielded, hot and cold. It may have read more
+        than is in its range."""
+        found = (self._doubled.pop(blob.key, None) for blob in listed)
+        return [each for each in found if each is not None]
+
+
+async def _copy_facts(
+    scope: Scope, doubled: Sequence[tuple[BlobInfo, BlobInfo]]
+) -> list[FactRecord]:
+    """The facts about objects in both locations whose sizes, or in a deep scan bytes, differ."""
+    found: list[FactRecord] = []
+
+    async def compare(both: tuple[BlobInfo, BlobInfo]) -> None:
+        hot, cold = both
+        object_id = _native.object_id_of(hot.key)
+        is_same = hot.size == cold.size and not (
+            scope.deep and await _have_other_bytes(scope.blobs, hot)
+        )
+        if object_id is not None and not is_same:
+            found.append(("copies", object_id, CopyFacts(hot.key, hot.size, cold.size)))
+
+    await run_all(compare, doubled, limit=COMPARED_AT_ONCE)
+    return found
+
+
+async def _have_other_bytes(blobs: BlobStore, info: BlobInfo) -> bool:
+    """Whether the bytes in the two locations differ. False also if one has lost the object in the
+    meantime."""
+    assert isinstance(blobs, TieredBlobs)
+    try:
+        return not await same_bytes(blobs.hot, blobs.cold, info.key, info.size, READ_BYTES)
+    except (BlobNotFoundError, BlobChangedError):
+        return False
 
 
 def _is_java_log(blob: BlobInfo) -> bool:

@@ -50,6 +50,9 @@ class Scope:
     its scope."""
     retention_ms: int = 0
     """The retention of the trash, for a layout that has one."""
+    deep: bool = False
+    """Whether objects that are in both locations of a volume with tiers are compared byte by byte;
+    otherwise by their sizes."""
     check: LayoutCheck = field(init=False, compare=False)
     """What differs between layouts; it knows the directories of one scan, so that each scan has a
     scope of its own."""

@@ -20,7 +20,7 @@ from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._native import FactLines
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.integrity.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
+from s3k_async.integrity.facts import CopyFacts, Finding, ItemFacts, LogObjectFacts, OpenSegment
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.txn.txn_record import TransactionRecord
@@ -65,6 +65,7 @@ FactKind: TypeAlias = Literal[
     "adopted",
     "trash",
     "named",
+    "copies",
 ]
 State: TypeAlias = dict[str, Any]
 
@@ -150,6 +151,7 @@ _CODECS: Final[Mapping[FactKind, tuple[Callable[[Any], Any], Callable[[Any], Any
         lambda fact: [fact[0], *astuple(fact[1])],
         lambda row: (row[0], Deletion(*row[1:])),
     ),
+    "copies": (lambda copy: list(astuple(copy)), lambda row: CopyFacts(*row)),
     "children": (list, tuple),
     "lonely": (
         lambda lonely: [*lonely.child, *map(_record_row, lonely.records)],

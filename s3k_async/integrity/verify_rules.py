@@ -16,11 +16,13 @@ from urllib.parse import unquote
 
 from s3k_async import _native
 from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.errors import CorruptDataError
 from s3k_async.integrity.facts import (
     NOTES,
     PROBLEMS,
     Action,
     ChangeFacts,
+    CopyFacts,
     CycleFacts,
     Facts,
     Finding,
@@ -34,8 +36,9 @@ from s3k_async.integrity.facts import (
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, pending_segment, transaction_of_segment
-from s3k_async.storage.extents import has_extents, is_stored, physical_keys
+from s3k_async.storage.extents import has_extents, is_stored, parse_extents, physical_keys
 from s3k_async.storage.physical import is_uri
+from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.txn.lease import expired
 
 __all__ = [
@@ -90,6 +93,7 @@ def same_blob(key: str, physical: str | None) -> bool:
 NO_ENTRY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
 NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NO_ENTRY, None), "pending")
 NO_BLOB: Final = BlobInfo("", 0, "")
+NO_COPY: Final = CopyFacts("", 0, 0)
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class _Case:
     entry: Entry = NO_ENTRY
     record: LogRecord = NO_RECORD
     blob: BlobInfo = NO_BLOB
+    copy: CopyFacts = NO_COPY
 
     @property
     def pending(self) -> Sequence[LogRecord]:
@@ -215,6 +220,18 @@ class _Case:
             for entry in (*self.visible.entries, *self.facts.entries)
         )
 
+    def copy_is_named(self) -> bool:
+        return any(same_blob(self.copy.key, entry.physical) for entry in self.visible.entries)
+
+    def is_as_recorded(self, size: int, checksum: str) -> bool:
+        """Whether an object of that size and checksum, which may not be known yet, is the one that
+        the entry names."""
+        return any(
+            _is_recorded(entry, self.copy.key, size, checksum)
+            for entry in self.visible.entries
+            if same_blob(self.copy.key, entry.physical)
+        )
+
     def named_by_log(self) -> bool:
         states = [self.logged_state]
         for record in self.pending:
@@ -305,6 +322,13 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     ),
     "named by an entry": lambda case: case.named(),
     "named by the log": lambda case: case.named_by_log(),
+    "object named by an entry": lambda case: case.copy_is_named(),
+    "hot one as recorded": lambda case: case.is_as_recorded(
+        case.copy.hot_size, case.copy.hot_checksum
+    ),
+    "cold one as recorded": lambda case: case.is_as_recorded(
+        case.copy.cold_size, case.copy.cold_checksum
+    ),
     "blob young": lambda case: case.facts.is_young(case.blob.mtime_ms),
     "of an open multipart upload": lambda case: case.facts.uploading,
     "foreign key": lambda case: _native.object_id_of(case.blob.key) is None,
@@ -514,6 +538,42 @@ BLOBS: Final[VerifyTable[_Case]] = RuleTable(
 """An object is in the log before it is in the table. So data that a log does not reference was
 never published: its writer died, or was cancelled, after the upload. Without a log its owner is
 unknown."""
+COPIES: Final[VerifyTable[_Case]] = RuleTable(
+    "copies",
+    "each physical object that the hot and the cold location have with different bytes",
+    CONDITIONS,
+    (
+        Rule(
+            ("object named by an entry", "hot one as recorded", "cold one as recorded"),
+            "copies_differ",
+            "report",
+            "the hot and the cold object differ, and no checksum tells which of them is right",
+        ),
+        Rule(
+            ("object named by an entry", "hot one as recorded"),
+            "copies_differ",
+            "replace_cold_copy",
+            "the cold object, of {copy.cold_size} bytes, differs from the hot one, of "
+            "{copy.hot_size}, which is right",
+        ),
+        Rule(
+            ("object named by an entry", "cold one as recorded"),
+            "copies_differ",
+            "remove_hot_copy",
+            "the hot object, of {copy.hot_size} bytes, differs from the cold one, of "
+            "{copy.cold_size}, which is right",
+        ),
+        Rule(
+            ("object named by an entry",),
+            "copies_differ",
+            "report",
+            "neither the hot object, of {copy.hot_size} bytes, nor the cold one, of "
+            "{copy.cold_size}, is the one that the entry names",
+        ),
+        ROW_OK,
+    ),
+)
+"""Garbage collection deletes an object that no entry names in both locations."""
 TRASH: Final[VerifyTable[_Case]] = RuleTable(
     "trash",
     "each directory in the trash",
@@ -575,6 +635,8 @@ def decide(facts: Facts) -> list[Finding]:
         found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
     for blob in facts.blobs:
         found += _found(BLOBS, replace(case, blob=blob), key=blob.key, size=blob.size)
+    for copy in facts.copies:
+        found += _found(COPIES, replace(case, copy=copy), path=path, key=copy.key)
     if facts.trash is not None:
         found += _found(TRASH, case, path=facts.trash.was)
     return found
@@ -618,8 +680,25 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
         stored=stored,
+        copy=case.copy,
         waits=_duration(case.facts.now_ms - case.facts.trash.when_ms) if case.facts.trash else "",
     )
+
+
+def _is_recorded(entry: Entry, key: str, size: int, checksum: str) -> bool:
+    """Whether a physical object of an entry has its recorded size and checksum, as far as these are
+    known. Of an object that an extent does not cover, only a least size is."""
+    if not has_extents(entry.physical):
+        known = entry.checksum.startswith(CHECKSUM_PREFIX) and bool(checksum)
+        return size == entry.size and (not known or checksum == entry.checksum)
+    try:
+        extents = [each for each in parse_extents(str(entry.physical)) if each.key == key]
+    except CorruptDataError:
+        return False
+    whole = next((each for each in extents if each.checksum), None)
+    if whole is not None:
+        return size == whole.length and checksum in ("", whole.checksum)
+    return all(size >= each.end for each in extents)
 
 
 def _duration(time_ms: int) -> str:
@@ -797,6 +876,7 @@ TABLES: Final[tuple[VerifyTable[Any], ...]] = (
     LOG,
     DATA,
     BLOBS,
+    COPIES,
     TRASH,
     ITEMS,
     LOG_OBJECTS,

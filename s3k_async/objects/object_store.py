@@ -72,6 +72,7 @@ from s3k_async.objects.object_metadata import (
     value_of,
 )
 from s3k_async.storage.extents import Extent, content_of
+from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.upload_items import PartInfo
 from s3k_async.volumes.volume import Volume
 
@@ -103,6 +104,11 @@ class ObjectStore:
 
     def __repr__(self) -> str:
         return f"<ObjectStore {self._client.name!r}>"
+
+    @call
+    async def storage_info(self) -> StorageInfo:
+        """The storage of the volume, as `S3kClient.storage_info`."""
+        return await self._client.storage_info()
 
     # Buckets
 

@@ -13,6 +13,7 @@ from s3k_async.model import ChangeResult
 from s3k_async.objects.blocking_store import BlockingObjectStore
 from s3k_async.objects.local_bytes import Source, Target
 from s3k_async.objects.object_info import BucketInfo, ObjectInfo, ObjectPage, TouchTime, UploadInfo
+from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.upload_items import PartInfo
 
 __all__ = ["SyncObjectStore"]
@@ -25,6 +26,10 @@ class SyncObjectStore(BlockingObjectStore):
     Any number of threads may use it, and a forked or spawned child that has it opens the volume for
     itself.
     """
+
+    def storage_info(self) -> StorageInfo:
+        """The storage of the volume, as `S3kClient.storage_info`."""
+        return self._call(lambda objects: objects.storage_info())
 
     def create_bucket(self, bucket: str, *, uid: int | None = None) -> BucketInfo:
         """Create a bucket, in one write. `uid`: the id of its owner.

@@ -67,7 +67,7 @@ def verify(
     """
     job = JobRun(spark, volume, "fsck", tasks=tasks, per_core=CORE_TASKS, progress=progress)
     scope = ["verify", deep]
-    with job_on(job, scope, path=path, grace=grace, checkpoint=checkpoint) as scans:
+    with job_on(job, scope, path=path, grace=grace, deep=deep, checkpoint=checkpoint) as scans:
         scanned = scans.scan("", job.now_ms)
         with closing(scanned):
             report = VerifyReport()
@@ -96,6 +96,7 @@ def repair(
     dry_run: bool = True,
     path: str = ROOT,
     grace: float = GRACE_SECONDS,
+    deep: bool = False,
     tasks: int | None = None,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
@@ -103,7 +104,8 @@ def repair(
     """Repair what `verify` finds in a volume, or below a path of it, as `s3k fsck repair` does.
 
     Returns one row for each repair, and the report (rows: round, outcome, reason, and the columns
-    of `Finding`). `dry_run`: change nothing and report what would be done. Rounds are repeated
+    of `Finding`). `dry_run`: change nothing and report what would be done. `deep`: as of
+    `s3k_async.integrity.repair.repair_volume`. Rounds are repeated
     until a scan of the volume finds nothing to repair. Safe beside writers, with repeated tasks,
     and with speculation: every action is conditional and rechecked immediately before. The audit
     trail, `audit/<report.run>/` in the log location, has a separate name for each attempt at each
@@ -112,8 +114,8 @@ def repair(
     Raises ReadOnlyVolumeError, and as `verify` does.
     """
     job = JobRun(spark, volume, "fsck", tasks=tasks, per_core=CORE_TASKS, progress=progress)
-    scope = ["repair", dry_run]
-    with job_on(job, scope, path=path, grace=grace, checkpoint=checkpoint) as scans:
+    scope = ["repair", dry_run, *(["deep"] if deep else [])]
+    with job_on(job, scope, path=path, grace=grace, deep=deep, checkpoint=checkpoint) as scans:
         if scans.volume.read_only and not dry_run:
             raise ReadOnlyVolumeError(
                 "the volume is open for reading only", path=scans.volume.record.name

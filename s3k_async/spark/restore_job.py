@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.integrity.audit import AuditTrail
@@ -44,6 +45,7 @@ from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS, ScanPlan, ScanResult
 from s3k_async.spark.scan_splits import Run
 from s3k_async.spark.task_rows import spark_schema
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import Volume
@@ -111,6 +113,7 @@ def restore(
                     layout=lost.keys.layout,
                 ),
                 lost.scope,
+                lost.hot,
             )
             for config in (both.driver, both.executors)
         )
@@ -134,7 +137,9 @@ class LostPlace:
 
     config: VolumeConfig
     scope: str
-    """As of `DamagedVolume`."""
+    """As of `DamagedVolume`,"""
+    hot: str = ""
+    """and so is this."""
 
     @contextmanager
     def opened_scope(self) -> Iterator[tuple[Scope, Run]]:
@@ -157,7 +162,10 @@ class LostPlace:
             log_of = DisabledLog()
             store = metadata_store(items, keys, log_of, SYSTEM, config.tuning, read_only=True)
             reader = LogReader(log, has_key=keys.has)
-            data = place.below(self.scope)
+            data: BlobStore = place.below(self.scope)
+            hot = connections.hot(self.hot)
+            if hot is not None:
+                data = TieredBlobs(hot.below(self.scope), data)
             return Scope(store, data, reader, log, SYSTEM, 0, place=place if self.scope else None)
 
         try:

@@ -217,6 +217,7 @@ def job_on(
     *,
     path: str = ROOT,
     grace: float,
+    deep: bool = False,
     checkpoint: str | None = None,
 ) -> Iterator[ScanJob]:
     """The scans of a job, with the volume open on the driver. `scope`: what identifies the job.
@@ -236,7 +237,7 @@ def job_on(
             *([keys.layout] if keys.by_id else []),
         ]
         job.resume(checkpoint, whole, driver.store.runtime.now_ms())
-        target = VolumeTarget(job.volume.executors, grace, path)
+        target = VolumeTarget(job.volume.executors, grace, path, deep)
         with target.scoped(driver, run) as found:
             yield ScanJob(job, target, found, run, driver)
 

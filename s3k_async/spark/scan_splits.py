@@ -91,6 +91,8 @@ class VolumeTarget:
     config: VolumeConfig
     grace: float
     path: str
+    deep: bool = False
+    """As of Scope."""
     directories: str | None = None
     """In layout `tree`, once the scan of the table is over: the name among Spark's files of the
     DirectoryFile of what it has found."""
@@ -98,7 +100,7 @@ class VolumeTarget:
     @contextmanager
     def scoped(self, volume: Volume, run: Run) -> Iterator[Scope]:
         """Its scope in an open volume."""
-        scope = scope_of(volume, grace=self.grace, path=self.path)
+        scope = scope_of(volume, grace=self.grace, path=self.path, deep=self.deep)
         try:
             run(partial(scope.check.begin, self.path))
             if self.directories is not None:

@@ -1,81 +1,36 @@
 """Moves of physical objects from the hot location to the cold one.
 
-No record is kept of a move: an object in both locations is a move that has not ended, and moving it
-again ends it. An object is deleted from the hot location after its copy was read back and compared,
-so that a crash leaves a copy too many and never one too few. Physical objects are immutable and
-their keys are never used again, so the deletion needs no condition, and several runs at once do the
-same work twice. The argument is in docs/design/013-objects.md, section 6.2.
+No record is kept of a move: an object in both locations is a move that has not ended, or was copied
+to the hot location on request, and moving it again ends both. An object is deleted from the hot
+location after its copy was read back and compared, so that a crash leaves a copy too many and never
+one too few. Physical objects are immutable and their keys are never used again, so the deletion
+needs no condition, and several runs at once do the same work twice. The argument is in
+docs/design/013-objects.md, section 6.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.pace import Pace
 from s3k_async._core.runtime import Runtime
-from s3k_async._native import Xxh3_128, object_id_of
-from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Upload
+from s3k_async._native import object_id_of
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import Tuning
-from s3k_async.errors import (
-    BlobChangedError,
-    BlobNotFoundError,
-    CorruptDataError,
-    InvalidArgumentError,
-)
+from s3k_async.errors import BlobNotFoundError, CorruptDataError
 from s3k_async.model import Progress
+from s3k_async.storage.object_copies import copy_object, same_bytes
+from s3k_async.storage.tier_policy import MovePolicy, Overrides
 from s3k_async.storage.tiered_blobs import TieredBlobs
 
-__all__ = ["MovePolicy", "TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
+__all__ = ["TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
 
 _MOVES_AT_ONCE: Final = 8
 """Objects that are moved at the same time."""
-
-
-_MOST_PARTS: Final = 10_000
-"""Parts of an upload to S3. Source: Amazon S3 User Guide, multipart upload limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class MovePolicy:
-    """Which objects a run moves: those that are older than `older_than` seconds; of the others, if
-    more than `high` bytes are hot, the oldest, the smaller first among those of one time, until at
-    most `low` bytes are left. Without either, all."""
-
-    older_than: float | None = None
-    high: int | None = None
-    low: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises InvalidArgumentError."""
-        if self.older_than is not None and self.older_than < 0:
-            raise InvalidArgumentError(f"the age is not negative, as {self.older_than} is")
-        if (self.high is None) != (self.low is None):
-            raise InvalidArgumentError("the watermarks high and low are given together")
-        if self.high is not None and self.low is not None and not 0 <= self.low <= self.high:
-            raise InvalidArgumentError(
-                f"the low watermark is between 0 and the high one, {self.high}, not {self.low}"
-            )
-
-    def chosen(self, objects: list[BlobInfo], now_ms: int) -> list[BlobInfo]:
-        """Those of the hot objects that are to be moved, in the order of their moves."""
-        ordered = sorted(objects, key=lambda each: (each.mtime_ms, each.size, each.key))
-        if self.older_than is None and self.high is None:
-            return ordered
-        left = sum(each.size for each in ordered)
-        limit = self.low if self.high is not None and left > self.high else None
-        youngest = None if self.older_than is None else now_ms - int(self.older_than * 1000)
-        chosen = []
-        for each in ordered:
-            is_old = youngest is not None and each.mtime_ms < youngest
-            if is_old or (limit is not None and left > limit):
-                chosen.append(each)
-                left -= each.size
-        return chosen
 
 
 @dataclass(slots=True)
@@ -94,6 +49,8 @@ class TierRun:
     """Objects that stay in the hot location,"""
     left_bytes: int = 0
     """and their bytes."""
+    pinned: int = 0
+    """Those of them that stay because the metadata of their file says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +69,27 @@ class TierUsage:
 
 @dataclass(slots=True)
 class TierMoves:
-    """A run of moves in a tiered volume. `rate`: bytes per second, at most."""
+    """A run of moves in a tiered volume. `rate`: bytes per second, at most. `overrides`: reads the
+    overrides of single files."""
 
     blobs: TieredBlobs
     runtime: Runtime
     tuning: Tuning
     rate: float | None = None
     progress: Callable[[Progress], object] | None = None
+    overrides: Callable[[], Awaitable[Overrides]] | None = None
 
     async def run(self, policy: MovePolicy, *, dry_run: bool = False) -> TierRun:
         """Move objects. With `dry_run` nothing is changed, and the result tells what would be
         moved. Raises the stores' errors; what was moved before stays moved."""
-        objects = [each async for each in list_all(self.blobs.hot) if object_id_of(each.key)]
-        chosen = policy.chosen(objects, await self.blobs.hot.now_ms())
+        objects = await self._hot_objects()
+        # After the listing: a file that is replaced meanwhile has a new object, which is not in it.
+        overrides = await self._overrides()
+        chosen = policy.chosen(objects, await self.blobs.hot.now_ms(), overrides)
         done = TierRun(
             left=len(objects) - len(chosen),
             left_bytes=sum(each.size for each in objects) - sum(each.size for each in chosen),
+            pinned=sum(overrides.get(each.key) == "hot" for each in objects),
         )
         if dry_run:
             done.moved, done.bytes = len(chosen), sum(each.size for each in chosen)
@@ -141,6 +103,12 @@ class TierMoves:
 
         await run_all(move, chosen, limit=_MOVES_AT_ONCE)
         return done
+
+    async def _hot_objects(self) -> list[BlobInfo]:
+        return [each async for each in list_all(self.blobs.hot) if object_id_of(each.key)]
+
+    async def _overrides(self) -> Overrides:
+        return {} if self.overrides is None else await self.overrides()
 
     async def _move(self, info: BlobInfo, done: TierRun) -> None:
         try:
@@ -166,73 +134,23 @@ class TierMoves:
 
 async def move_object(blobs: TieredBlobs, info: BlobInfo, part_size: int) -> bool:
     """Move one object of the hot store; whether its bytes were copied, which is not so if the cold
-    store has the same ones already. Raises BlobNotFoundError (the hot store does not have it any
-    more), CorruptDataError (the copy has other bytes; the hot object is kept)."""
+    store has the same ones already. An object that the cold store has is never replaced: which of
+    two copies is right is known to the entry of the file alone (`s3k fsck`).
+
+    Raises BlobNotFoundError (the hot store does not have it any more), CorruptDataError (the copy
+    has other bytes; both are kept)."""
     key, size = info.key, info.size
-    copied = not await _is_copied(blobs, key, size, part_size)
-    if copied:
-        wanted = await _copied(blobs, key, size, part_size)
-        try:
-            found = await _digest(blobs.cold, key, size, part_size)
-        except BlobChangedError:
-            found = ""
-        if found != wanted:
-            raise CorruptDataError(
-                "the copy in the cold location does not have the bytes of the hot object: check "
-                "both locations, and run s3k tier run again",
-                path=blobs.cold.uri(key),
-            )
-    await blobs.hot.delete(key)
-    return copied
-
-
-async def _is_copied(blobs: TieredBlobs, key: str, size: int, part_size: int) -> bool:
-    """Whether the cold store has the same bytes already."""
     there = await blobs.cold.head(key)
-    if there is None or there.size != size:
-        return False
-    hot = await _digest(blobs.hot, key, size, part_size)
-    return hot == await _digest(blobs.cold, key, size, part_size)
-
-
-async def _digest(store: BlobStore, key: str, size: int, part_size: int) -> str:
-    digest = Xxh3_128()
-    async with aclosing(_parts(store, key, size, part_size)) as parts:
-        async for part in parts:
-            digest.update(part)
-    return digest.hexdigest()
-
-
-async def _copied(blobs: TieredBlobs, key: str, size: int, part_size: int) -> str:
-    """Copy a hot object to the cold store; the digest of what was read."""
-    part_size = max(part_size, blobs.cold.min_part, -(-size // _MOST_PARTS))
-    digest = Xxh3_128()
-    if size <= part_size:
-        data = await blobs.hot.get(key, if_size=size)
-        digest.update(data)
-        await blobs.cold.put(key, data)
-        return digest.hexdigest()
-    upload: Upload = await blobs.cold.start_upload(key)
-    try:
-        number = 0
-        async with aclosing(_parts(blobs.hot, key, size, part_size)) as parts:
-            async for part in parts:
-                number += 1
-                digest.update(part)
-                await upload.put_part(number, part)
-        await upload.complete()
-    except BaseException:
-        await upload.abort()
-        raise
-    return digest.hexdigest()
-
-
-async def _parts(
-    store: BlobStore, key: str, size: int, part_size: int
-) -> AsyncGenerator[bytes, None]:
-    """The bytes of an object of this size. Raises BlobNotFoundError, BlobChangedError."""
-    for start in range(0, max(size, 1), part_size):
-        yield await store.get(key, start, min(size, start + part_size), if_size=size)
+    if there is None:
+        await copy_object(blobs.hot, blobs.cold, key, size, part_size)
+    elif there.size != size or not await same_bytes(blobs.hot, blobs.cold, key, size, part_size):
+        raise CorruptDataError(
+            "the cold location has other bytes than the hot one: s3k fsck repair --deep keeps "
+            "what the entry of the file says",
+            path=blobs.cold.uri(key),
+        )
+    await blobs.hot.delete(key)
+    return there is None
 
 
 async def tier_usage(blobs: TieredBlobs, *, listed: int = 1000) -> TierUsage:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from s3k_async.backends.ports.blob_keys import check_copied_part, check_unchanged
@@ -30,8 +31,9 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
+from s3k_async.storage_space import StorageSpace
 
-__all__ = ["TieredBlobs", "need_tiers"]
+__all__ = ["TieredBlobs", "TieredPage", "need_tiers"]
 
 T = TypeVar("T")
 
@@ -40,6 +42,14 @@ _LOG = logging.getLogger(__name__)
 _HOT: Final = "hot:"
 _COLD: Final = "cold:"
 """Prefixes of the ids of unfinished uploads."""
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPage:
+    """A page of both stores. `doubled`: the blobs of it that both have, the hot one first."""
+
+    page: BlobPage
+    doubled: Sequence[tuple[BlobInfo, BlobInfo]]
 
 
 class TieredBlobs:
@@ -180,6 +190,17 @@ class TieredBlobs:
     ) -> BlobPage:
         """One page of both. The hot store is listed first: a blob that is moved in between is seen
         in the cold one."""
+        return (await self.list_both(prefix, cursor=cursor, limit=limit, after=after)).page
+
+    async def list_both(
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> TieredPage:
+        """As `list`, with the blobs that are in both stores."""
         start = after if cursor is None else cursor
         hot = await _page(self.hot, prefix, start, limit)
         cold = await _page(self.cold, prefix, start, limit)
@@ -193,7 +214,11 @@ class TieredBlobs:
         more = bool(ends)
         if limit is not None and len(keys) > limit:
             keys, more = keys[:limit], True
-        return BlobPage([merged[key] for key in keys], keys[-1] if more else None)
+        page = BlobPage([merged[key] for key in keys], keys[-1] if more else None)
+        there = {info.key: info for info in cold.blobs}
+        here = {info.key: info for info in hot.blobs}
+        doubled = [(here[key], there[key]) for key in keys if key in here and key in there]
+        return TieredPage(page, doubled)
 
     async def start_upload(self, key: str) -> Upload:
         return _TieredUpload(await (self.cold if self.through else self.hot).start_upload(key))
@@ -210,6 +235,10 @@ class TieredBlobs:
 
     async def now_ms(self) -> int:
         return min(await self.hot.now_ms(), await self.cold.now_ms())
+
+    async def space(self) -> StorageSpace:
+        """Of both stores, also where one disk holds them."""
+        return await self.hot.space() + await self.cold.space()
 
     async def create(self) -> bool:
         made = await self.cold.create()

@@ -32,6 +32,7 @@ from s3k_async.backends.ports.items import (
     Put,
     Update,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["Call", "Died", "FaultPlan", "FaultyBlobs", "FaultyItems", "Moment", "guarded"]
 
@@ -219,6 +220,10 @@ class FaultyItems:
         async with self._call("scan", f"{segment}/{segments}"):
             return await self._store.scan(segment, segments, cursor=cursor, limit=limit)
 
+    async def space(self) -> StorageSpace:
+        async with self._call("space"):
+            return await self._store.space()
+
     async def create(self) -> bool:
         async with self._call("create"):
             return await self._store.create()
@@ -353,6 +358,10 @@ class FaultyBlobs:
     async def now_ms(self) -> int:
         async with self.call("now_ms"):
             return await self.store.now_ms()
+
+    async def space(self) -> StorageSpace:
+        async with self.call("space"):
+            return await self.store.space()
 
     async def create(self) -> bool:
         async with self.call("create"):

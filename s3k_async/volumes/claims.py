@@ -18,6 +18,7 @@ from s3k_async._native import object_id_of
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_first_level
 from s3k_async.backends.registry import TABLES
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
     BlobChangedError,
@@ -29,14 +30,17 @@ from s3k_async.errors import (
     S3kError,
     VolumeExistsError,
     VolumeMismatchError,
+    VolumeNotFoundError,
 )
 from s3k_async.txn.volume_record import SCOPE, VolumeRecord, location_text, scope_of
+from s3k_async.volumes.connections import VolumeConnections
 
 __all__ = [
     "CLAIM",
     "Claim",
     "belongs_to_a_volume",
     "claim",
+    "marked_hot",
     "read_claim",
     "renew",
     "require_claim",
@@ -74,6 +78,11 @@ class Claim:
     def flags(self) -> tuple[str, ...]:
         """The flags of the volume's record; none in a mark of an older volume."""
         return tuple(str(self.document.get("flags", "")).split())
+
+    @property
+    def hot(self) -> str:
+        """The hot location of the volume's record; empty for none."""
+        return str(self.document.get("hot", ""))
 
     @property
     def scope(self) -> str:
@@ -286,3 +295,27 @@ async def read_claim(blobs: BlobStore) -> Claim | None:
     if not isinstance(found, dict) or not isinstance(found.get("volume_id"), str):
         raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM))
     return Claim(found["volume_id"], str(found.get("name")), str(found.get("table")), found)
+
+
+async def marked_hot(connections: VolumeConnections, found: Claim) -> RetryingBlobs | None:
+    """The whole hot location that a mark of the data location names; None without one.
+
+    Raises VolumeNotFoundError if it is not there, or has no mark: objects that only it has would be
+    taken for lost. Raises NotAVolumeError if it is another volume's, ConfigError.
+    """
+    hot = connections.hot(found.hot)
+    if hot is None:
+        return None
+    owner = await read_claim(hot) if await hot.exists() else None
+    if owner is None:
+        raise VolumeNotFoundError(
+            "the hot location of the volume is not there, or has no mark: a directory that is on "
+            "another machine, or whose disk is not mounted, holds data of the volume, and nothing "
+            "is restored without it",
+            path=hot.uri(CLAIM),
+        )
+    if owner.volume_id != found.volume_id:
+        raise NotAVolumeError(
+            "the hot location carries the mark of another volume", path=hot.uri(CLAIM)
+        )
+    return hot

@@ -81,6 +81,12 @@ class VolumeConnections:
             store, self.config.tuning.retry, self.runtime, self._limit(part), meter
         )
 
+    def hot(self, text: str) -> RetryingBlobs | None:
+        """The blobs at the hot location of a text, as in the record; None for an empty text. Raises
+        ConfigError."""
+        location = hot_location(self.config, text)
+        return None if location is None else self.blobs(location, "data")
+
     async def retry_write(self, call: Callable[[], Awaitable[T]]) -> T:
         """Run an idempotent call under the volume's retry policy of writes."""
         return await retry(call, self.config.tuning.retry.write, self.runtime)

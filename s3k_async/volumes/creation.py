@@ -45,6 +45,7 @@ from s3k_async.txn.volume_record import (
 from s3k_async.volumes import claims
 from s3k_async.volumes.claims import (
     claim,
+    marked_hot,
     read_claim,
     require_free,
     require_unclaimed,
@@ -326,16 +327,22 @@ async def _claimed(
     where = config.table.label
     require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
-    if made.document.get("hot", "") != record.hot:
-        marked = str(made.document.get("hot", "")) or "(none)"
+    if rebuilding:
+        await marked_hot(connections, made)
+    elif made.hot != record.hot:
         raise VolumeMismatchError(
-            f"the mark of the data location names the hot location {marked}, not "
+            f"the mark of the data location names the hot location {made.hot or '(none)'}, not "
             f"{record.hot or '(none)'}: create the volume with that one, or in another data "
-            "location; a lost table of a volume with a hot location cannot be made again by this "
-            "version: restore it from a backup",
+            "location; s3k fsck restore makes a lost table again",
             path=where,
         )
-    record = replace(record, volume_id=made.volume_id, flags=made.flags, trash_retention=retention)
+    record = replace(
+        record,
+        volume_id=made.volume_id,
+        flags=made.flags,
+        hot=made.hot,
+        trash_retention=retention,
+    )
     await claim_hot(connections, record)
     if log_blobs is not None:
         await claims.take_over(

@@ -12,6 +12,7 @@ from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import Item, Value
 from s3k_async.backends.ports.pagination import query_all, scan_all
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -36,6 +37,7 @@ from s3k_async.model import DEFAULT_FEATURES, ROOT, Entry, HashName, LayoutName,
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
+from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item, from_items, to_item
 from s3k_async.table.keys import TRASH_ID, KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock
@@ -43,12 +45,11 @@ from s3k_async.txn.volume_record import (
     LOCK_PURPOSE,
     RECORD_KEY,
     SCOPED,
-    TIERS,
     layout_of,
     require_flags,
     scope_of,
 )
-from s3k_async.volumes.claims import CLAIM, Claim, read_claim
+from s3k_async.volumes.claims import CLAIM, Claim, marked_hot, read_claim
 from s3k_async.volumes.connections import VolumeConnections, log_location
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from s3k_async.volumes.volume import Volume, open_volume
@@ -83,6 +84,8 @@ class DamagedVolume:
     table: Volume | None
     """None if it does not exist."""
     runtime: Runtime
+    hot: str = ""
+    """The text of its hot location; then `data` has both."""
 
     @property
     def keys(self) -> KeyScheme:
@@ -189,7 +192,8 @@ async def restore_volume(
     `directory`: for a temporary file of about the size of the log. `planner`: decides and writes
     instead of this process, as the Spark job does.
 
-    Raises VolumeNotFoundError (no location has the volume's mark), NotAVolumeError,
+    Raises VolumeNotFoundError (no location has the volume's mark, or the hot location has none),
+    NotAVolumeError,
     VolumeFormatError (the volume needs a newer version),
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
     ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
@@ -205,14 +209,24 @@ async def restore_volume(
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
         _require_restorable(found.flags, f"the volume of the mark {place.uri(CLAIM)}", config)
-        data, log = place.below(found.scope), log_place.below(found.scope)
+        data, log = await _data(connections, place, found), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 
         decide = planner or _alone(audit, directory, progress)
 
         async def plan(table: Volume | None) -> PlannedRestore:
             return await decide(
-                DamagedVolume(config, found.volume_id, found.scope, top, log, data, table, runtime)
+                DamagedVolume(
+                    config,
+                    found.volume_id,
+                    found.scope,
+                    top,
+                    log,
+                    data,
+                    table,
+                    runtime,
+                    found.hot,
+                )
             )
 
         open_as_it_is = partial(open_volume, runtime=runtime, session=session, locked=True)
@@ -254,16 +268,10 @@ async def restore_volume(
 
 def _require_restorable(flags: Collection[str], what: str, config: VolumeConfig) -> None:
     """Raises VolumeFormatError (the volume needs a newer version), VolumeMismatchError (another
-    layout than that of the configuration), UnsupportedError (a volume with tiers)."""
+    layout than that of the configuration)."""
     where = config.table.label
     require_flags(flags, what, where)
     _require_layout(layout_of(flags), config, where)
-    if TIERS in flags:
-        raise UnsupportedError(
-            "a volume with a hot location cannot be restored from its log by this version: "
-            "restore the table from a backup, and use s3k init --take-over",
-            path=where,
-        )
 
 
 def _require_layout(layout: LayoutName, config: VolumeConfig, where: str) -> None:
@@ -297,6 +305,13 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
         flags = " ".join((SCOPED, *DEFAULT_FEATURES))
         return replace(found, document={**found.document, "flags": flags})
     return found
+
+
+async def _data(connections: VolumeConnections, place: RetryingBlobs, found: Claim) -> BlobStore:
+    """The own blobs of the volume of a mark, in both locations of a volume with tiers."""
+    cold = place.below(found.scope)
+    hot = await marked_hot(connections, found)
+    return cold if hot is None else TieredBlobs(hot.below(found.scope), cold)
 
 
 def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:

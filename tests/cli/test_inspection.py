@@ -1,7 +1,8 @@
-"""checksum, count, test."""
+"""df, checksum, count, test."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,30 @@ from s3k_async.storage.physical import checksum_of
 from tests.cli.conftest import Cli
 
 Tree = dict[str, bytes]
+
+
+# df
+
+
+def test_the_space_of_a_volume(cli: Cli, tmp_path: Path) -> None:
+    volume = str(tmp_path / "vol")
+    cli.ok("init", volume)
+    found = cli.ok("df", volume, "--json").json()
+    assert [*found] == ["table", "data", "log", "hot"]
+    assert found["hot"] is None
+    total = shutil.disk_usage(tmp_path).total
+    assert [found[name]["total"] for name in ("table", "data", "log")] == [total] * 3
+    head, *rows = [line.split() for line in cli.ok("df", volume).lines]
+    assert head == ["total", "used", "free"]
+    assert [row[0] for row in rows] == ["table", "data", "log"]
+    assert int(rows[1][1]) == total
+    assert rows[1][1:] != cli.ok("df", "-h", volume).lines[2].split()[1:] > ["0B"]
+    cli.fails(2, "df", f"{volume}:/path")
+
+
+def test_the_space_of_the_default_volume_is_unknown_in_memory(cli: Cli, small_tree: Tree) -> None:
+    rows = [line.split() for line in cli.ok("df").lines[1:]]
+    assert rows == [[name, "unknown", "unknown", "unknown"] for name in ("table", "data", "log")]
 
 
 # checksum

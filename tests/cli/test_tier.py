@@ -43,6 +43,50 @@ def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     assert cli.ok("cat", "/a").output == b"content"
 
 
+def test_files_are_copied_back(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    cli.ok("put", "-", "/d/a", stdin=b"content")
+    cli.ok("put", "-", "/d/b", stdin=b"more")
+    cli.ok("tier", "run")
+    cli.fails(1, "tier", "warm", "/d")
+    cli.fails(3, "tier", "warm", "/gone")
+    dry = cli.ok("tier", "warm", "--dry-run", "-r", "/d")
+    assert dry.lines == ["would copy 2 objects, 11 bytes, of 2 files"]
+    assert cli.ok("tier", "warm", "--rate", "1000000", "/d/a").lines == [
+        "copied 1 object, 7 bytes, of 1 file"
+    ]
+    done = cli.ok("--json", "tier", "warm", "-r", "/d").json()
+    assert (done["copied"], done["bytes"], done["hot"], done["damaged"]) == (1, 4, 1, [])
+    assert cli.ok("tier", "status").lines[-1] == "both  2 objects, 11 bytes"
+    assert cli.ok("cat", "/d/a").output == b"content"
+
+
+def test_a_cold_object_that_is_damaged_is_not_copied(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = embedded(cli, tmp_path, monkeypatch)
+    cli.ok("put", "-", "/a", stdin=b"content")
+    cli.ok("tier", "run")
+    (stored,) = (Path(volume) / "data").glob("s3k-*/*.id=*")
+    stored.write_bytes(b"CONTENT")
+    assert stored.name in cli.fails(9, "tier", "warm", "/a").errors
+    assert cli.ok("tier", "status").lines[0] == "hot   0 objects, 0 bytes"
+
+
+def test_files_that_stay_hot_or_become_cold_by_their_metadata(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    for name in ("hot", "cold", "free"):
+        cli.ok("put", "-", f"/{name}", stdin=b"content")
+    cli.ok("attr", "--set", "Tier=hot", "/hot")
+    cli.ok("attr", "--set", "Tier=cold", "/cold")
+    assert "hot or cold" in cli.fails(2, "attr", "--set", "Tier=warm", "/free").errors
+    assert cli.ok("--json", "tier", "run", "--older-than", "7d").json()["moved"] == 1
+    done = cli.ok("--json", "tier", "run").json()
+    assert (done["moved"], done["left"], done["pinned"]) == (1, 1, 1)
+
+
 def test_a_copy_that_differs_is_shown(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,8 +100,9 @@ def test_a_copy_that_differs_is_shown(
     (Path(volume) / "data" / scope / key).write_bytes(b"cut")
     assert cli.ok("tier", "status").lines[-1] == f"differs in size: {key}"
     assert cli.ok("cat", "/a").output == b"content"
-    cli.ok("tier", "run")
-    assert (Path(volume) / "data" / scope / key).read_bytes() == b"content"
+    assert key in cli.fails(9, "tier", "run").errors
+    assert (Path(volume) / "data" / scope / key).read_bytes() == b"cut"
+    assert cli.ok("cat", "/a").output == b"content"
 
 
 def test_volumes_without_a_hot_location(cli: Cli, volume: str) -> None:

@@ -143,6 +143,7 @@ SCENES: dict[str, AccessScene] = {
     ),
     "glob": AccessScene(lambda fs: drained(fs.glob("/d/*/g")), {"/d": LIST, "/d/s": EXECUTE}),
     "content_summary": AccessScene(lambda fs: fs.content_summary("/d"), {"/d": LIST, "/d/s": LIST}),
+    "storage_info": AccessScene(lambda fs: fs.storage_info(), {}),
     "transactions": AccessScene(lambda fs: fs.transactions(), {}),
     # Reading
     "checksum": AccessScene(lambda fs: fs.checksum("/d/f"), {"/d": EXECUTE, "/d/f": READ}),

@@ -219,6 +219,7 @@ SCENES: dict[str, Scene] = {
     "glob, `/d/a/*`": Scene(lambda fs: drained(fs.glob("/d/a/*")), three_levels),
     "content_summary of a file": Scene(lambda fs: fs.content_summary("/d/f"), file),
     "content_summary, 3 directories": Scene(lambda fs: fs.content_summary("/d"), three_levels),
+    "storage_info": Scene(lambda fs: fs.storage_info()),
     "transactions": Scene(lambda fs: fs.transactions(), file),
     "read": Scene(lambda fs: fs.read("/d/f"), file),
     "read_ranges, 3 ranges": Scene(

@@ -95,6 +95,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
     "transaction": written_together,
     "content_summary": lambda fs: fs.content_summary("/f"),
+    "storage_info": lambda fs: fs.storage_info(),
     "transactions": lambda fs: fs.transactions(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),

@@ -12,6 +12,7 @@ from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
 from s3k_async.backends.registry import BLOBS, TABLES, Registry
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = [
     "BLOB_STORES",
@@ -28,6 +29,7 @@ __all__ = [
     "Subject",
     "all_blobs",
     "all_items",
+    "check_space",
     "key",
     "names",
     "on_blobs",
@@ -183,6 +185,22 @@ async def all_items(
 
 async def all_blobs(listing: AsyncIterator[BlobInfo]) -> list[BlobInfo]:
     return [each async for each in listing]
+
+
+def check_space(space: StorageSpace, store: str) -> None:
+    """What a store of this kind must tell of its storage: disks all, Redis what it uses, and its
+    limit if it has one, and the others nothing."""
+    if store in ("local", "sqlite", "rocksdb"):
+        assert space.total is not None
+        assert space.used is not None
+        assert space.free is not None
+        assert 0 <= space.free <= space.total
+        assert space.used + space.free <= space.total
+    elif store == "redis":
+        assert space.used
+        assert (space.total is None) == (space.free is None)
+    else:
+        assert space == StorageSpace()
 
 
 async def settled(call: Callable[[], Awaitable[T]]) -> T:

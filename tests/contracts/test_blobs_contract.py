@@ -22,7 +22,15 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from tests.contracts.subjects import RACING_BLOB_STORES, S3, Blobs, OpenBlobs, all_blobs, on_blobs
+from tests.contracts.subjects import (
+    RACING_BLOB_STORES,
+    S3,
+    Blobs,
+    OpenBlobs,
+    all_blobs,
+    check_space,
+    on_blobs,
+)
 
 ODD_KEYS = [
     "a b",
@@ -605,6 +613,10 @@ async def test_create_and_exists(open_blobs: OpenBlobs) -> None:
     assert await other.exists() is True
     assert await other.create() is False
     assert await other.get("key") == b"content"
+
+
+async def test_the_space_of_the_storage(blobs: Blobs, blob_store: str) -> None:
+    check_space(await blobs.space(), blob_store)
 
 
 async def test_drop(blobs: Blobs, open_blobs: OpenBlobs, blob_store: str) -> None:

@@ -10,7 +10,17 @@ from s3k_async._core.concurrency import gather
 from s3k_async.backends.ports.items import ABSENT, Check, Condition, Delete, Put, Update
 from s3k_async.config import DynamoTable
 from s3k_async.errors import NotAVolumeError, UnsupportedError, VolumeNotFoundError
-from tests.contracts.subjects import DYNAMO, PARTITION, Items, OpenItems, key, params, row, token
+from tests.contracts.subjects import (
+    DYNAMO,
+    PARTITION,
+    Items,
+    OpenItems,
+    check_space,
+    key,
+    params,
+    row,
+    token,
+)
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_table
 
@@ -26,6 +36,10 @@ async def test_create_and_exists(open_items: OpenItems) -> None:
     other = await open_items()
     assert await other.exists() is True
     assert await other.create() is False
+
+
+async def test_the_space_of_the_storage(items: Items, item_store: str) -> None:
+    check_space(await items.space(), item_store)
 
 
 async def test_creating_again_keeps_what_is_there(items: Items, open_items: OpenItems) -> None:

@@ -30,6 +30,7 @@ everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 def test_every_verb(sync_objects: SyncObjectStore, tmp_path: Path) -> None:
     objects = sync_objects
     assert repr(objects).startswith("<SyncObjectStore ")
+    assert objects.storage_info().hot is None
     assert objects.create_bucket("c", uid=3).uid == 3
     assert [bucket.name for bucket in objects.list_buckets()] == ["b", "c"]
     assert objects.create("b", "x/k", b"data", attributes=Attributes(mode=0o600)).size == 4

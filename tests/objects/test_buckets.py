@@ -32,6 +32,15 @@ async def keys(objects: ObjectStore, bucket: str = "b") -> list[str]:
     return [each.key async for each in objects.iterate(bucket)]
 
 
+async def test_storage_info(objects: ObjectStore, fs: S3kClient) -> None:
+    found = await objects.storage_info()
+    is_known = fs.config.table.home is not None
+    for space in (found.table, found.data, found.log):
+        assert space is not None
+        assert {each is not None for each in (space.total, space.used, space.free)} == {is_known}
+    assert found.hot is None
+
+
 async def test_create_bucket(objects: ObjectStore, fs: S3kClient) -> None:
     made = await objects.create_bucket("new")
     assert made == BucketInfo("new", (await fs.stat("/new")).ctime_ms)

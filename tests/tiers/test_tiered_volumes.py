@@ -38,7 +38,6 @@ from s3k_async.txn import volume_lock
 from s3k_async.txn.volume_record import VolumeRecord
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, read_claim
-from s3k_async.volumes.restoration import restore_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import calls_to_try
@@ -221,12 +220,6 @@ async def test_destruction_empties_both() -> None:
         store = MemoryBlobs(name).open(OpenContext())
         if await store.exists():
             assert await sizes(store) == {}
-
-
-async def test_a_restore_from_the_log_is_refused() -> None:
-    config = await tiered_volume()
-    with pytest.raises(UnsupportedError, match="cannot be restored"):
-        await restore_volume(config)
 
 
 @pytest.fixture

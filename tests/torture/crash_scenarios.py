@@ -41,6 +41,7 @@ LOOKS = frozenset(
         "rules",
         "stat",
         "stat_many",
+        "storage_info",
         "walk",
     }
 )

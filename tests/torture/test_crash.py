@@ -90,6 +90,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "glob": lambda fs: drain(fs.glob("/**")),
         "is_dir": lambda fs: fs.is_dir("/d"),
         "is_file": lambda fs: fs.is_file("/d"),
+        "storage_info": lambda fs: fs.storage_info(),
         "transactions": lambda fs: fs.transactions(),
         "list": lambda fs: drain(fs.list("/", recursive=True)),
         "list_batches": lambda fs: drain(fs.list_batches("/", recursive=True)),

@@ -20,6 +20,7 @@ from s3k_async.model import LayoutName
 from s3k_async.volumes import open_volume
 from tests.engines.volumes import fresh_name
 from tests.old_volume import memory_volume
+from tests.tiers.rig import tiered_damage
 from tests.torture.damage import DAMAGES, GRACE, ONLY, PATHS, Scene
 from tests.torture.damage_tree import damage, damages_of
 
@@ -111,6 +112,7 @@ async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached(
                 raise
         await without_repair(layout)
         await without_log(layout)
+        await in_two_locations(layout)
         if layout == "path":
             await of_the_old_system()
     rows = {(table.name, rule.when) for table in TABLES for rule in table.rules}
@@ -149,6 +151,23 @@ async def without_log(layout: LayoutName) -> None:
         assert {finding.kind for finding in (await verify(scene)).problems} == expected
     finally:
         await scene.end()
+
+
+async def in_two_locations(layout: LayoutName) -> None:
+    """What differs between the locations of a volume with tiers; more in
+    `tests/tiers/test_tier_damage.py`."""
+    async with tiered_damage(layout) as (volume, _):
+        report = await verify_volume(volume, grace=-60.0)
+        actions = [each.action for each in report.findings if each.kind == "copies_differ"]
+        assert sorted(actions) == ["remove_hot_copy", "replace_cold_copy", "report", "report"]
+        assert set(report.kinds) == {"copies_differ", "size_mismatch", "collectable_data"}
+        done = await repair_volume(volume, dry_run=False, grace=-60.0)
+        assert {each.finding.action for each in done.repairs} == {
+            "remove_hot_copy",
+            "replace_cold_copy",
+        }
+        assert {each.outcome for each in done.repairs} == {"done"}
+        assert done.left.kinds["copies_differ"] == 2
 
 
 async def of_the_old_system() -> None:

@@ -92,6 +92,8 @@ def test_every_verb_is_in_the_model() -> None:
         "set_rule",
         "transactions",
         "open_volume",
+        # tests/client/test_storage_info.py
+        "storage_info",
         "physical_path",
         "physical_paths",
         "trash",

@@ -21,6 +21,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
@@ -73,6 +74,11 @@ class DynamoTableAdmin:
 
     async def close(self) -> None:
         await self.aws.close()
+
+    async def space(self) -> StorageSpace:
+        """Unknown: a table has no capacity, and DescribeTable reports a size that may be six hours
+        old."""
+        return StorageSpace()
 
     async def create(self) -> bool:
         made = False

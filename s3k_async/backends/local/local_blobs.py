@@ -49,6 +49,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["SMALL", "LocalBlobs"]
 
@@ -242,6 +243,9 @@ class LocalBlobs:
 
     async def now_ms(self) -> int:
         return await self.run(self._root, self.files.now_ms)
+
+    async def space(self) -> StorageSpace:
+        return await self.run("", lambda: StorageSpace.of_disk(self._root))
 
     async def create(self) -> bool:
         def create() -> bool:

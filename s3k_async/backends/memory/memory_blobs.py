@@ -38,6 +38,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["MemoryBlobs"]
 
@@ -274,6 +275,10 @@ class MemoryBlobs:
     async def now_ms(self) -> int:
         async with interleaved:
             return self.runtime.now_ms()
+
+    async def space(self) -> StorageSpace:
+        async with interleaved:
+            return StorageSpace()
 
     async def create(self) -> bool:
         async with interleaved:

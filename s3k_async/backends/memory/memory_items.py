@@ -28,6 +28,7 @@ from s3k_async.backends.ports.item_semantics import (
 )
 from s3k_async.backends.ports.items import Action, Delete, Item, ItemPage, Key, Put, Update, Value
 from s3k_async.errors import VolumeNotFoundError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["MemoryItems"]
 
@@ -191,6 +192,10 @@ class MemoryItems:
 
     async def close(self) -> None:
         """No effect: the table lives as long as the process."""
+
+    async def space(self) -> StorageSpace:
+        async with interleaved:
+            return StorageSpace()
 
     async def create(self) -> bool:
         async with interleaved:

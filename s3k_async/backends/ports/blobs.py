@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from s3k_async.storage_space import StorageSpace
+
 __all__ = [
     "MAX_COPIED_PART",
     "MAX_DELETION",
@@ -200,6 +202,9 @@ class BlobStore(Protocol):
 
     async def now_ms(self) -> int:
         """The time of the clock of `mtime_ms` and `started_ms`."""
+
+    async def space(self) -> StorageSpace:
+        """The storage that holds the root; None for what the service does not report."""
 
     async def create(self) -> bool:
         """Make the bucket or root directory; False if it existed."""

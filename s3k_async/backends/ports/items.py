@@ -27,6 +27,7 @@ from s3k_async._core.item_values import (
     Value,
 )
 from s3k_async.errors import ThrottledError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = [
     "ABSENT",
@@ -166,6 +167,9 @@ class ItemTable(Protocol):
 
     async def exists(self) -> bool:
         """Whether the table exists (with the volume's key schema, else NotAVolumeError)."""
+
+    async def space(self) -> StorageSpace:
+        """The storage that holds the table; None for what the service does not report."""
 
     async def drop(self) -> None:
         """Remove the table and its items; absent is fine."""

@@ -48,6 +48,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["RedisBlobStore"]
 
@@ -425,6 +426,9 @@ class RedisBlobStore:
 
     async def now_ms(self) -> int:
         return int((await self.run(_NOW, ""))[0])
+
+    async def space(self) -> StorageSpace:
+        return await self._connection.space()
 
     async def create(self) -> bool:
         return bool((await self.run(_CREATE, ""))[0])

@@ -33,6 +33,7 @@ from s3k_async.errors import (
     UnsupportedError,
     WrongLoopError,
 )
+from s3k_async.storage_space import StorageSpace
 
 if TYPE_CHECKING:
     from redis.asyncio import BlockingConnectionPool
@@ -99,6 +100,20 @@ class RedisConnection:
         if isinstance(found, Exception):
             raise _refusal(found, self.label) from found
         return found
+
+    async def space(self) -> StorageSpace:
+        """The memory of the server, of which `maxmemory` is the limit; all unknown where the user
+        may not run INFO. Raises S3kError."""
+        pool = await self._ready()
+        found = await self._exchange(pool, ("INFO", "memory"), False)
+        if isinstance(found, Exception):
+            self._unknown(found)
+            return StorageSpace()
+        info = _info(found)
+        used, limit = (int(info.get(name, "0")) for name in ("used_memory", "maxmemory"))
+        if not limit:
+            return StorageSpace(used=used)
+        return StorageSpace(total=limit, used=used, free=max(limit - used, 0))
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

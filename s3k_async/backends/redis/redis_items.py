@@ -49,6 +49,7 @@ from s3k_async.backends.ports.items import (
 )
 from s3k_async.backends.redis.redis_connection import RedisConnection, Script
 from s3k_async.errors import ItemFormatError, NotAVolumeError, ServiceError, VolumeNotFoundError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["RedisItemStore"]
 
@@ -232,6 +233,9 @@ class RedisItemStore:
 
     async def close(self) -> None:
         await self._connection.close()
+
+    async def space(self) -> StorageSpace:
+        return await self._connection.space()
 
     async def create(self) -> bool:
         return bool((await self._run(_CREATE, self._runtime.uuid()))[0])

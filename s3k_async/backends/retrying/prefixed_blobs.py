@@ -17,6 +17,7 @@ from s3k_async.backends.ports.blobs import (
     get_into,
 )
 from s3k_async.errors import PartialFailureError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["PrefixedBlobs", "origin_of"]
 
@@ -129,6 +130,9 @@ class PrefixedBlobs:
 
     async def now_ms(self) -> int:
         return await self._store.now_ms()
+
+    async def space(self) -> StorageSpace:
+        return await self._store.space()
 
     async def create(self) -> bool:
         return await self._store.create()

@@ -36,6 +36,7 @@ from s3k_async.errors import (
     S3kError,
     ThrottledError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["RetryingBlobs"]
 
@@ -231,6 +232,9 @@ class RetryingBlobs:
 
     async def now_ms(self) -> int:
         return await self._sender.send("HeadBucket", self.store.now_ms, self._retries.read)
+
+    async def space(self) -> StorageSpace:
+        return await self._sender.uncounted(self.store.space)
 
     async def create(self) -> bool:
         return await self._sender.send("CreateBucket", self.store.create, self._retries.write)

@@ -34,6 +34,7 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["FORMAT_KEY", "SharedDatabase"]
 
@@ -152,6 +153,15 @@ class SharedDatabase:
                 database = await self._threads.run(self._opened)
             with suppress(DatabaseGoneError):
                 return await asyncio.wrap_future(database.submit(write))
+
+    async def space(self) -> StorageSpace:
+        """The file system of the directory."""
+
+        def space(_: Database) -> StorageSpace:
+            with os_errors(self.path):
+                return StorageSpace.of_disk(self.path)
+
+        return await self.read(space)
 
     async def create(self) -> bool:
         """Make the database; False if it existed."""

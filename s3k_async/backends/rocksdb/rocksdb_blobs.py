@@ -58,6 +58,7 @@ from s3k_async.errors import (
     ServiceError,
     UnsupportedError,
 )
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["RocksdbBlobStore"]
 
@@ -280,6 +281,9 @@ class RocksdbBlobStore:
     async def now_ms(self) -> int:
         await self._database.read(lambda _: None, is_short=True)
         return self._runtime.now_ms()
+
+    async def space(self) -> StorageSpace:
+        return await self._database.space()
 
     async def create(self) -> bool:
         return await self._database.create()

@@ -54,6 +54,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.backends.rocksdb.open_databases import SharedDatabase
 from s3k_async.backends.rocksdb.rocksdb_database import Batch, Database, Rows
 from s3k_async.backends.sqlite.sqlite_rows import Row, item_of, items_of
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["RocksdbItemStore"]
 
@@ -177,6 +178,9 @@ class RocksdbItemStore:
 
     async def close(self) -> None:
         await self._database.close()
+
+    async def space(self) -> StorageSpace:
+        return await self._database.space()
 
     async def create(self) -> bool:
         return await self._database.create()

@@ -49,6 +49,7 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
+from s3k_async.storage_space import StorageSpace
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
@@ -553,6 +554,11 @@ class S3Blobs:
             if not etag:
                 raise ResponseLostError("the answer to the copy of a part has no entity tag")
         return etag
+
+    async def space(self) -> StorageSpace:
+        """Unknown: a bucket has no capacity, and its size only in the daily metrics of the
+        service."""
+        return StorageSpace()
 
     async def create(self) -> bool:
         if await self.exists():

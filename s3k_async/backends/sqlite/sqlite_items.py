@@ -73,6 +73,7 @@ from s3k_async.backends.sqlite.sqlite_rows import (
 )
 from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
+from s3k_async.storage_space import StorageSpace
 
 __all__ = ["SqliteItems"]
 
@@ -215,6 +216,11 @@ class SqliteItems:
         state, self._state = self._state, None
         if state is not None and state.process == os.getpid():
             await self._threads.run(state.close)
+
+    async def space(self) -> StorageSpace:
+        """The file system of the database file."""
+        with os_errors(self._path):
+            return await self._read(lambda _: StorageSpace.of_disk(self._path))
 
     async def create(self) -> bool:
         return await self._threads.run(self._create)

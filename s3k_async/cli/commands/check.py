@@ -142,6 +142,11 @@ def print_report(invocation: Invocation, report: VerifyReport) -> None:
 
 @click.command(cls=VolumeCommand)
 @_options("repaired")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Compare the bytes of objects that are in the hot and in the cold location.",
+)
 @click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
 @click.option("--audit", metavar="FILE", help="Also append the audit trail to a local file.")
 @click.pass_obj
@@ -151,6 +156,7 @@ def repair(
     path: str | None,
     grace: float,
     resume: str | None,
+    deep: bool,
     yes: bool,
     audit: str | None,
 ) -> None:
@@ -167,6 +173,7 @@ def repair(
             dry_run=not yes,
             path=top,
             grace=grace,
+            deep=deep,
             audit_file=audit,
             directory=resume,
             progress=tell,

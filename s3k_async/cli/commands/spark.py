@@ -434,6 +434,11 @@ def fsck_verify(
 
 @job("fsck-repair")
 @_checking("repaired")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Compare the bytes of objects that are in the hot and in the cold location.",
+)
 @click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
 def fsck_repair(
     invocation: Invocation,

@@ -1,23 +1,30 @@
-"""tier: moves of data from the hot location of a volume to the cold one, and statistics."""
+"""tier: moves of data from the hot location of a volume to the cold one, copies in the other
+direction, and statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 import click
 
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.cli.command import CommandGroup, VolumeCommand
+from s3k_async.bulk.tier_overrides import tier_overrides
+from s3k_async.bulk.tier_warming import TierWarming, WarmResult
+from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.durations import duration_option
-from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
+from s3k_async.cli.progress import ProgressMeter
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.cli.volume_addresses import parse_address, parse_volume_address
+from s3k_async.client import volume_of
 from s3k_async.errors import CorruptDataError, InvalidArgumentError
 from s3k_async.model import ROOT
-from s3k_async.storage.tier_moves import MovePolicy, TierMoves, TierRun, TierUsage, tier_usage
+from s3k_async.storage.tier_moves import TierMoves, TierRun, TierUsage, tier_usage
+from s3k_async.storage.tier_policy import MovePolicy
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
 from s3k_async.volumes import Volume, open_volume
 
@@ -29,8 +36,8 @@ tier = CommandGroup(
     name="tier",
     help="""The hot and the cold data location of a volume.
 
-    What clients write goes to the hot location; run moves it to the cold one. Files stay readable
-    all the time.""",
+    What clients write goes to the hot location; run moves it to the cold one, and warm copies it
+    back. Files stay readable all the time.""",
 )
 
 
@@ -82,14 +89,17 @@ def run(
 ) -> None:
     """Move data of VOLUME from the hot location to the cold one: all, or what the options name.
 
-    Each object is copied, the copy is read back and compared, and then the hot one is deleted.
+    Files whose user metadata Tier is hot stay, and those with Tier cold are moved regardless of the
+    options. Each object is copied, the copy is read back and compared, and then the hot one is
+    deleted.
     Safe beside writers, readers, gc and other runs; an interrupted run is finished by the next one.
     """
     policy = MovePolicy(older_than, high, low)
 
     async def work(opened: Volume, blobs: TieredBlobs) -> TierRun:
         with invocation.meter("tier") as meter:
-            moves = TierMoves(blobs, SYSTEM, opened.config.tuning, rate, meter.part())
+            overrides = partial(tier_overrides, opened)
+            moves = TierMoves(blobs, SYSTEM, opened.config.tuning, rate, meter.part(), overrides)
             return await moves.run(policy, dry_run=dry_run)
 
     done = _with_tiers(invocation, volume, work)
@@ -105,6 +115,7 @@ def run(
         "damaged": sorted(done.damaged),
         "left": done.left,
         "left_bytes": done.left_bytes,
+        "pinned": done.pinned,
     }
     invocation.say(text, **fields)
     if done.damaged:
@@ -117,12 +128,70 @@ def run(
 
 
 @tier.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
+@click.option("--rate", type=click.IntRange(min=1), metavar="BYTES", help="Most bytes per second.")
+@click.pass_obj
+def warm(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    recursive: bool,
+    dry_run: bool,
+    rate: int | None,
+) -> None:
+    """Copy the data of files to the hot location, from where they are read then; the cold data
+    stays. The next run that moves the files deletes the copies.
+    """
+
+    async def one(clients: Clients, path: str, meter: ProgressMeter) -> None:
+        address = parse_address(path)
+        volume = volume_of(await clients.of(address))
+        warming = TierWarming(volume, rate=rate, dry_run=dry_run, progress=meter.part())
+        done.append(warming.result)
+        await warming.add(address.path, recursive=recursive)
+
+    async def work(clients: Clients) -> None:
+        with invocation.meter("tier") as meter:
+            await for_each(paths, lambda path: one(clients, path, meter))
+
+    done: list[WarmResult] = []
+    try:
+        invocation.run(work)
+    finally:
+        if done:
+            _say_warm(invocation, done, dry_run=dry_run)
+    damaged = [key for each in done for key in each.damaged]
+    if damaged:
+        error = CorruptDataError(
+            "the cold object, or its copy, does not have the recorded bytes: s3k fsck --deep"
+        )
+        copied = any(each.copied for each in done)
+        raise FailedOperandsError([(key, error) for key in sorted(damaged)], some_succeeded=copied)
+
+
+def _say_warm(invocation: Invocation, done: Sequence[WarmResult], *, dry_run: bool) -> None:
+    total = {
+        name: sum(getattr(each, name) for each in done)
+        for name in ("files", "copied", "bytes", "hot", "vanished")
+    }
+    verb = "would copy" if dry_run else "copied"
+    text = f"{verb} {plural(total['copied'], 'object')}, {plural(total['bytes'], 'byte')}"
+    text += f", of {plural(total['files'], 'file')}"
+    damaged = sorted(key for each in done for key in each.damaged)
+    invocation.say(text, dry_run=dry_run, **total, damaged=damaged)
+
+
+@tier.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
 @click.pass_obj
 def status(invocation: Invocation, volume: str | None) -> None:
     """Show the objects and bytes of VOLUME in the hot location, in the cold one, and in both.
 
-    An object in both is a move that has not ended: run ends it."""
+    An object in both is a move that has not ended, or a copy made by warm: run deletes the hot
+    one."""
 
     async def work(_: Volume, blobs: TieredBlobs) -> TierUsage:
         return await tier_usage(blobs)

@@ -69,6 +69,10 @@ PERMITTED = (
 )
 TIERED_BLOBS = "tests/tiers/test_tiered_blobs.py"
 TIER_MOVES = "tests/tiers/test_tier_moves.py"
+TIER_OVERRIDES = "tests/tiers/test_tier_overrides.py"
+TIER_DAMAGE = "tests/tiers/test_tier_damage.py"
+TIER_RESTORE = "tests/tiers/test_tier_restore.py"
+TIER_WARMING = "tests/tiers/test_tier_warming.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
 RULES = "tests/lifecycle/test_rules.py"
@@ -1213,23 +1217,23 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a directory in the trash that fsck takes for clean",
         "integrity/collector.py",
-        "self._undecided(number, adopted, list(trash))",
-        "self._undecided(number, adopted, [])",
+        "self._undecided(number, adopted, [*trash, *copies])",
+        "self._undecided(number, adopted, [*copies])",
         f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
     ),
     Defect(
         "adopted data that fsck takes for that of the object in its key",
         "integrity/collector.py",
-        "self._undecided(number, adopted, list(trash))",
-        "self._undecided(number, set(), list(trash))",
+        "self._undecided(number, adopted, [*trash, *copies])",
+        "self._undecided(number, set(), [*trash, *copies])",
         f"{CLEAN_OBJECTS}::test_everything_else_is_left_to_the_rules",
     ),
     Defect(
         "an object without a record that fsck takes for one of a volume without a log",
         "integrity/collector.py",
-        """                trash,
+        """                doubtful,
                 self.scope.log is not None,""",
-        """                trash,
+        """                doubtful,
                 bool(self.shuffle.lines("records", number)),""",
         f"{CLEAN_OBJECTS}::test_without_a_log_an_entry_and_its_data_are_clean",
     ),
@@ -2393,32 +2397,122 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "tiers: the hot object is deleted although its copy has other bytes",
-        "storage/tier_moves.py",
-        "        if found != wanted:\n            raise CorruptDataError(",
-        "        if False:\n            raise CorruptDataError(",
+        "storage/object_copies.py",
+        "    if found != wanted:\n",
+        "    if False:\n",
         f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
     ),
     Defect(
         "tiers: the hot object is deleted before it is copied",
         "storage/tier_moves.py",
-        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n",
-        "    if copied:\n        wanted = await _copied(blobs, key, size, part_size)\n"
-        "        await blobs.hot.delete(key)\n",
-        f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
+        "    there = await blobs.cold.head(key)\n",
+        "    there = await blobs.cold.head(key)\n    await blobs.hot.delete(key)\n",
+        f"{TIER_MOVES}::test_a_run_moves_all_and_tells_how_much",
     ),
     Defect(
-        "tiers: a copy of the same size is not compared",
+        "tiers: an object of the same size is not compared",
         "storage/tier_moves.py",
-        "    return hot == await _digest(blobs.cold, key, size, part_size)",
-        "    return bool(hot)",
-        f"{TIER_MOVES}::test_a_wrong_copy_is_replaced",
+        "    elif there.size != size or not await same_bytes("
+        "blobs.hot, blobs.cold, key, size, part_size):\n",
+        "    elif there.size != size:\n",
+        f"{TIER_MOVES}::test_objects_that_differ_are_kept_in_both",
+    ),
+    Defect(
+        "tiers: the copy of a file that differs stays hot",
+        "bulk/tier_warming.py",
+        "            await hot.delete(key)\n",
+        "",
+        f"{TIER_WARMING}::test_a_copy_that_differs_is_deleted",
+    ),
+    Defect(
+        "tiers: a cold object with other bytes than recorded is copied",
+        "storage/object_copies.py",
+        "    if checksum and await digest_of(source, key, size, part_size) != checksum:\n",
+        "    if False:\n",
+        f"{TIER_WARMING}::test_a_damaged_cold_object_is_not_copied",
+    ),
+    Defect(
+        "tiers: files are warmed without their extents",
+        "bulk/tier_warming.py",
+        '            found[extent.key] = extent.checksum or found.get(extent.key, "")\n',
+        "            return {extent.key: extent.checksum}\n",
+        f"{TIER_WARMING}::test_files_are_copied_and_stay_cold",
+    ),
+    Defect(
+        "tiers: fsck takes the hot object for the right one",
+        "integrity/verify_rules.py",
+        '            ("object named by an entry", "cold one as recorded"),\n'
+        '            "copies_differ",\n            "remove_hot_copy",',
+        '            ("object named by an entry", "cold one as recorded"),\n'
+        '            "copies_differ",\n            "replace_cold_copy",',
+        f"{TIER_DAMAGE}::test_repair_keeps_what_the_entry_says",
+    ),
+    Defect(
+        "tiers: fsck repairs without looking at the objects again",
+        "integrity/repair_actions.py",
+        "        if copy not in self._facts(task).copies or ",
+        "        if copy is None or ",
+        f"{TIER_DAMAGE}::test_a_repair_does_nothing_after_the_objects_have_changed",
+    ),
+    Defect(
+        "tiers: fsck compares no checksum of an extent",
+        "integrity/verify_rules.py",
+        'size == whole.length and checksum in ("", whole.checksum)',
+        "size == whole.length",
+        f"{TIER_DAMAGE}::test_bytes_are_compared_by_a_deep_run",
+    ),
+    Defect(
+        "tiers: fsck reports what is listed beyond a range twice",
+        "integrity/scans.py",
+        "        found = (self._doubled.pop(blob.key, None) for blob in listed)\n",
+        "        found = [*self._doubled.values()]\n",
+        f"{TIER_DAMAGE}::test_repair_keeps_what_the_entry_says",
+    ),
+    Defect(
+        "tiers: a restore without the hot location",
+        "volumes/restoration.py",
+        "    return cold if hot is None else TieredBlobs(hot.below(found.scope), cold)\n",
+        "    return cold if hot is None else cold\n",
+        f"{TIER_RESTORE}::test_a_lost_table_comes_back",
+    ),
+    Defect(
+        "tiers: a restore makes a hot location that is not there",
+        "volumes/claims.py",
+        '    if owner is None:\n        raise VolumeNotFoundError(\n            "the hot',
+        "    if owner is None:\n        return hot\n        raise VolumeNotFoundError(\n"
+        '            "the hot',
+        f"{TIER_RESTORE}::test_without_its_hot_location_nothing_is_restored",
     ),
     Defect(
         "tiers: the youngest are moved first",
-        "storage/tier_moves.py",
+        "storage/tier_policy.py",
         "key=lambda each: (each.mtime_ms, each.size, each.key)",
         "key=lambda each: (-each.mtime_ms, each.size, each.key)",
         f"{TIER_MOVES}::test_the_oldest_are_moved_and_of_one_time_the_smaller",
+    ),
+    Defect(
+        "tiers: a file that is to stay hot is moved",
+        "storage/tier_policy.py",
+        "free = [each for each in ordered if each.key not in known]",
+        'free = [each for each in ordered if known.get(each.key) != "cold"]',
+        f"{TIER_OVERRIDES}::test_hot_files_stay_and_cold_ones_are_moved_at_once",
+    ),
+    Defect(
+        "tiers: only the first object of a file has its tier",
+        "bulk/tier_overrides.py",
+        "dict.fromkeys(physical_keys(status.physical), tier)",
+        "dict.fromkeys(physical_keys(status.physical)[:1], tier)",
+        f"{TIER_OVERRIDES}::test_hot_files_stay_and_cold_ones_are_moved_at_once",
+    ),
+    Defect(
+        "tiers: overrides are read before the objects are listed",
+        "storage/tier_moves.py",
+        "        objects = await self._hot_objects()\n"
+        "        # After the listing: a file that is replaced meanwhile has a new object, which is "
+        "not in it.\n        overrides = await self._overrides()\n",
+        "        overrides = await self._overrides()\n"
+        "        objects = await self._hot_objects()\n",
+        f"{TIER_OVERRIDES}::test_a_file_that_is_overwritten_during_the_run_stays_hot",
     ),
     Defect(
         "tiers: objects that are not the volume's are moved, too",
