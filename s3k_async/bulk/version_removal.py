@@ -32,7 +32,7 @@ from s3k_async.integrity.gc_rules import (
 )
 from s3k_async.integrity.gc_sweep import BATCH, MarkedState, Sweeper
 from s3k_async.integrity.sorted_log import SortedLog
-from s3k_async.model import ChangeResult, Entry, FileStatus
+from s3k_async.model import ChangeResult, Entry, Failure, FileStatus
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.entry_states import history_of
 from s3k_async.oplog.tail import position_of
@@ -53,6 +53,8 @@ class _DeletedFile:
     last: Entry
     """Its state before the deletion."""
     records: tuple[LogRecord, ...]
+    is_undecided: bool
+    """Whether the log has a later operation of unknown outcome, or that of the deletion is."""
 
 
 async def delete_permanently(
@@ -111,6 +113,8 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
         await log.read(reader, volume.store.keys, operation="delete")
         log.require_readable()
         files = await anyio.to_thread.run_sync(_deleted_files, log, path, below)
+    undecided = [file.last.path for file in files if file.is_undecided]
+    files = [file for file in files if not file.is_undecided]
     for file in files:
         await volume.store.access.permit_removal(file.last)
     verdicts: list[Verdict] = []
@@ -120,6 +124,7 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
         verdicts += found
         count += bool(found)
         size += sum(each.blob.size for each in found)
+    failures: list[Failure] = [(each, _undecided(each)) for each in undecided]
     if verdicts:
         seen = MarkedState(position.segments, position.checkpoints, lost=0)
         audit = AuditTrail(volume.log_blobs, volume.store.runtime.uuid())
@@ -127,31 +132,38 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
         with closing(sweeper):
             for start in range(0, len(verdicts), BATCH):
                 await sweeper.sweep(verdicts[start : start + BATCH])
-        failures = [*sweeper.swept.failures]
+        failures += sweeper.swept.failures
         for reason, kept in sweeper.swept.kept.items():
             busy = f"{kept.objects} objects are in use by other clients ({reason}): left to s3k gc"
             failures.append((path, BusyError(busy, path=path)))
-        if failures:
-            raise PartialFailureError(
-                "not all data could be deleted; repeat the call", path=path, failures=failures
-            )
+    if failures:
+        raise PartialFailureError(
+            "not all data could be deleted; repeat the call", path=path, failures=failures
+        )
     return ChangeResult(count, 0, size)
 
 
 def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]:
-    """The files that were at, or below, a path, and whose last operation is a committed deletion.
-    A file that was moved away is another one's concern."""
+    """The files that were at, or below, a path, and whose last operation is a deletion. A file
+    that was moved away is another one's concern."""
     found = []
     text = path if below else "/" + path.rpartition("/")[2]
     for records in log.objects_with(text):
         history = history_of(records)
-        if not history.is_deleted or history.pending or not history.states:
+        is_undecided = any(each.after is None for each in history.pending)
+        if not (history.is_deleted or is_undecided) or not history.states:
             continue
         last = history.states[-1].entry
         was_there = is_below(last.path, path) if below else last.path == path
         if was_there and not last.is_dir:
-            found.append(_DeletedFile(last, tuple(records)))
+            found.append(_DeletedFile(last, tuple(records), bool(history.pending)))
     return found
+
+
+def _undecided(path: str) -> BusyError:
+    return BusyError(
+        "an operation on the file is pending in the log: s3k fsck repair decides it", path=path
+    )
 
 
 async def _verdicts(

@@ -77,11 +77,11 @@ class Place:
 
 
 @asynccontextmanager
-async def a_place(layout: LayoutName, **record: tuple[str, ...]) -> AsyncIterator[Place]:
+async def a_place(layout: LayoutName) -> AsyncIterator[Place]:
     clock = FakeClock()
     runtime = fake_runtime(clock)
     config = replace(memory_config(), layout=layout)
-    await init_volume(config, runtime=runtime, **record)  # type: ignore[arg-type]
+    await init_volume(config, runtime=runtime)
     async with faulty_client(FaultPlan(), config, runtime) as fs:
         yield Place(fs, clock, runtime, config)
 
@@ -554,7 +554,7 @@ def _as_user(config: VolumeConfig, uid: int) -> VolumeConfig:
 
 async def test_permissions(layout: LayoutName) -> None:
     config = replace(memory_config(), layout=layout)
-    await init_volume(config, enable=("permissions",))
+    await init_volume(config, enable=["permissions"])
     async with S3kClient(config=_as_user(config, 0)) as root:
         await root.makedirs("/open")
         await root.set_attributes("/open", mode=0o777)

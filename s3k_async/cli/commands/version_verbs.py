@@ -200,7 +200,9 @@ def _change_line(change: PastChange) -> str:
     text = f"{_DONE[change.kind]}: {change.path}"
     if change.kind.endswith("directory"):
         return f"{text}/"
-    return f"{text}: {change.problem}" if change.problem else f"{text}  {change.size:,} bytes"
+    return (
+        f"{text}: {change.problem}" if change.problem else f"{text}  {plural(change.size, 'byte')}"
+    )
 
 
 def _change_fields(change: PastChange) -> dict[str, Any]:
