@@ -40,8 +40,10 @@ from s3k_async.volumes.volume import Volume
 
 __all__ = ["delete_permanently", "remove_versions"]
 
-LOOKS: Final = 32
-"""Data objects whose size is read at the same time."""
+FILES: Final = 16
+"""Files whose data is looked up at the same time,"""
+LOOKS: Final = 4
+"""and data objects of each."""
 NOW: Final = Ages(grace=0.0)
 """The deletion was asked for: open readers are not waited for."""
 
@@ -117,13 +119,8 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
     files = [file for file in files if not file.is_undecided]
     for file in files:
         await volume.store.access.permit_removal(file.last)
-    verdicts: list[Verdict] = []
-    count = size = 0
-    for file in files:
-        found = await _verdicts(volume, place, file, now_ms)
-        verdicts += found
-        count += bool(found)
-        size += sum(each.blob.size for each in found)
+    found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
+    verdicts = [verdict for some in found for verdict in some]
     failures: list[Failure] = [(each, _undecided(each)) for each in undecided]
     if verdicts:
         seen = MarkedState(position.segments, position.checkpoints, lost=0)
@@ -140,7 +137,8 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
         raise PartialFailureError(
             "not all data could be deleted; repeat the call", path=path, failures=failures
         )
-    return ChangeResult(count, 0, size)
+    size = sum(verdict.blob.size for verdict in verdicts)
+    return ChangeResult(sum(map(bool, found)), 0, size)
 
 
 def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]:

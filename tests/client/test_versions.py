@@ -15,6 +15,7 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    BusyError,
     DataMissingError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -22,6 +23,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
+    ServiceError,
     UnsupportedError,
 )
 from s3k_async.integrity.repair import verify_volume
@@ -509,6 +511,26 @@ async def test_a_directory_permanently(place: Place) -> None:
     with pytest.raises((DataMissingError, PathNotFoundError)):
         await fs.undelete("/d/e/f")
     await place.check()
+
+
+async def test_an_undecided_deletion_is_not_completed(layout: LayoutName) -> None:
+    """Its record could not be committed, so only fsck can tell whether it happened."""
+    faults = FaultPlan()
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config)
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", b"1")
+        await fs._volume().log.drained()
+        faults.fail_when(
+            lambda call: call.method == "put" and call.key.endswith(".committed"),
+            ServiceError("no", service_code="X"),
+            times=100,
+        )
+        with pytest.raises(PartialFailureError) as caught:
+            await fs.delete("/f", permanently=True)
+        (failure,) = caught.value.failures
+        assert isinstance(failure[1], BusyError)
+        assert len([each async for each in list_all(fs._volume().blobs)]) == 1
 
 
 @volume_backends("embedded", "dynoxide+seaweedfs")
