@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_trash import SyncTrash
     from s3k_async.attributes import Attributes
     from s3k_async.backends.ports.blobs import Buffer
+    from s3k_async.bulk.file_versions import FileVersion, VersionState
+    from s3k_async.bulk.point_in_time import PastChange, PastChangeKind, PastResult
     from s3k_async.bulk.publish import ProgressCallback
     from s3k_async.bulk.staged_uploads import StagedWriter
     from s3k_async.bulk.trash import Trash
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
         "Feature",
         "FileReader",
         "FileStatus",
+        "FileVersion",
         "FileWriter",
         "HashName",
         "LayoutName",
@@ -97,6 +100,9 @@ if TYPE_CHECKING:
         "Opening",
         "Part",
         "Path",
+        "PastChange",
+        "PastChangeKind",
+        "PastResult",
         "PhysicalFile",
         "Progress",
         "ProgressCallback",
@@ -128,6 +134,7 @@ if TYPE_CHECKING:
         "TrashItem",
         "Tuning",
         "VolumeConfig",
+        "VersionState",
         "VolumeKind",
         "Walked",
         "arrow_schema",
@@ -153,7 +160,9 @@ _NAMES: Final = {
         "LayoutName Progress StagedFile TrashItem VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
+    "bulk.point_in_time": "PastChange PastChangeKind PastResult",
     "bulk.publish": "ProgressCallback",
+    "bulk.file_versions": "FileVersion VersionState",
     "_core.metering": "Count Part RequestCounter Requests",
     "_core.retry": "Retries RetryBudget RetryPolicy",
     "settings.keywords": "Settings",

@@ -25,14 +25,18 @@ from s3k_async.bulk.copying import copy
 from s3k_async.bulk.due_entries import due_actions
 from s3k_async.bulk.entry_attributes import metadata_pages, set_attributes
 from s3k_async.bulk.file_reads import exists_many, read_each, read_many, stat_many
+from s3k_async.bulk.file_versions import FileVersion, list_versions
 from s3k_async.bulk.file_writes import write_many
 from s3k_async.bulk.location_space import storage_info
 from s3k_async.bulk.path_changes import delete, delete_many, exchange, rename, rename_many
+from s3k_async.bulk.point_in_time import PastResult, restore_to
 from s3k_async.bulk.publish import ProgressCallback, touch, write
 from s3k_async.bulk.rule_changes import list_rules, remove_rule, set_rule
 from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.bulk.staged_uploads import StagedWriter, discard_staged, open_staged
 from s3k_async.bulk.trash import Trash
+from s3k_async.bulk.undeletion import undelete, undelete_tree
+from s3k_async.bulk.version_removal import delete_permanently
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -64,6 +68,7 @@ from s3k_async.listing.listings import (
     find_pages,
     glob_pages,
     list_pages,
+    milliseconds,
     record_batches,
     summary,
     walk_pages,
@@ -733,6 +738,92 @@ class S3kClient:
         UnsupportedError."""
         return self._values(due_actions(self._volume()))
 
+    # Versions
+
+    @call
+    async def versions(self, path: Path) -> builtins.list[FileVersion]:
+        """The contents that files had at a path, newest first, as far as the operation log knows
+        them, and whether their data still exists. In a compacted log these are the last two of each
+        file.
+
+        Reads the whole log. Garbage collection deletes the data of a version its grace period after
+        the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
+        without a log), LogFormatError (a part of the log is unreadable).
+        """
+        return await list_versions(self._volume(), self._path(path))
+
+    @counted_call
+    async def undelete(
+        self,
+        path: Path,
+        *,
+        version: str = "",
+        target: Path | None = None,
+        recursive: bool = False,
+        since: int | datetime | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Create a file from a former version of a file, with its content, attributes and
+        modification time. The data is copied, inside the service where it can be.
+
+        `version`: the id of the version (`FileVersion.id`), by default the newest one that was
+        deleted or overwritten and has data. `target`: the path of the new file, by default `path`;
+        nothing must be there. With `recursive`, a deleted directory: from the trash, or else every
+        file that was deleted below it, the last one of each path, at paths that are free; `since`:
+        only what was deleted at that time or later. Failures below a directory raise
+        PartialFailureError. Raises PathNotFoundError (no such version), PathExistsError (the
+        target), DataMissingError (the data was collected), IsDirectoryError (a directory, and not
+        `recursive`), InvalidArgumentError, UnsupportedError, LogFormatError, and as `write`.
+        """
+        place = self._path(path)
+        goal = place if target is None else self._path(target)
+        if recursive and version:
+            raise InvalidArgumentError("a directory has no versions", path=place)
+        if not recursive:
+            if since is not None:
+                raise InvalidArgumentError("`since` is for `recursive`", path=place)
+            made = await undelete(self._volume(), place, version=version, target=goal)
+            return ChangeResult(1, 0, made.size)
+        since_ms = milliseconds(since, up=True)
+        done = await undelete_tree(
+            self._volume(), place, target=goal, since_ms=since_ms, progress=progress
+        )
+        return done.raise_for_failures(path=place)
+
+    @call
+    async def restore(
+        self,
+        path: Path,
+        at: int | datetime,
+        *,
+        delete: bool = False,
+        dry_run: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> PastResult:
+        """Bring everything at and below a path to its state at an earlier time: deleted files come
+        back, and overwritten ones get the content and attributes of that time. Files that were
+        created later stay, unless `delete`. `dry_run`: change nothing, and return the differences.
+
+        `at`: epoch milliseconds, or an aware `datetime`. Directories that are in the trash of
+        layout `tree` are restored from it, other files are copied. Each file is changed
+        independently, on the condition that it is as the comparison found it; failures are in the
+        result, and repeating the call tries those again. Not restored: attributes of files whose
+        content is the same. Reads the whole log, and lists the subtree; the differences are in
+        memory. Raises InvalidArgumentError (a `datetime` without a time zone), UnsupportedError (a
+        volume without a log), LogFormatError (a part of the log is unreadable).
+        """
+        time_ms = milliseconds(at)
+        if time_ms is None:
+            raise ArgumentTypeError("`at` is epoch milliseconds or a datetime")
+        return await restore_to(
+            self._volume(),
+            self._path(path),
+            time_ms,
+            delete=delete,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
     # Changing the tree
 
     def transaction(self) -> Transaction:
@@ -816,6 +907,7 @@ class S3kClient:
         atomic: bool = True,
         expected: FileStatus | None = None,
         wait: bool = False,
+        permanently: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
@@ -828,10 +920,25 @@ class S3kClient:
         of a file, or that directory, is removed, by a conditional write. In a volume of layout
         `tree`, `recursive` moves a directory into the trash, and the result counts only the
         directory itself; with `wait`, the files below it are deleted and counted before the call
-        returns, and the directory cannot be restored. Raises PathNotFoundError (unless
-        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), ConflictError (not
-        what is `expected`), BusyError.
+        returns, and the directory cannot be restored. With `permanently`, the data of all versions
+        of the file, and of files that were deleted at the path before, is deleted at once, with
+        `recursive` also below it: readers that have them open fail, and nothing can be undeleted.
+        This reads the whole log, and applies to a path that was deleted before as well. Raises
+        PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the
+        root), ConflictError (not what is `expected`), BusyError; with `permanently`
+        PartialFailureError (other clients use some of the data: repeat the call),
+        UnsupportedError (a volume without a log), LogFormatError.
         """
+        if permanently:
+            return await delete_permanently(
+                self._volume(),
+                self._path(path),
+                recursive=recursive,
+                missing_ok=missing_ok,
+                atomic=atomic,
+                expected=expected,
+                progress=progress,
+            )
         return await delete(
             self._volume(),
             self._path(path),

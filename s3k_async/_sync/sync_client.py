@@ -13,6 +13,8 @@ from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.bulk.file_versions import FileVersion
+from s3k_async.bulk.point_in_time import PastResult
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
@@ -469,6 +471,75 @@ class S3kSyncClient(BlockingClient):
         UnsupportedError."""
         return self._each(lambda fs: fs.due_actions())
 
+    def versions(self, path: Path) -> builtins.list[FileVersion]:
+        """The contents that files had at a path, newest first, as far as the operation log knows
+        them, and whether their data still exists. In a compacted log these are the last two of each
+        file.
+
+        Reads the whole log. Garbage collection deletes the data of a version its grace period after
+        the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
+        without a log), LogFormatError (a part of the log is unreadable).
+        """
+        return self._call(lambda fs: fs.versions(path))
+
+    def undelete(
+        self,
+        path: Path,
+        *,
+        version: str = "",
+        target: Path | None = None,
+        recursive: bool = False,
+        since: int | datetime | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Create a file from a former version of a file, with its content, attributes and
+        modification time. The data is copied, inside the service where it can be.
+
+        `version`: the id of the version (`FileVersion.id`), by default the newest one that was
+        deleted or overwritten and has data. `target`: the path of the new file, by default `path`;
+        nothing must be there. With `recursive`, a deleted directory: from the trash, or else every
+        file that was deleted below it, the last one of each path, at paths that are free; `since`:
+        only what was deleted at that time or later. Failures below a directory raise
+        PartialFailureError. Raises PathNotFoundError (no such version), PathExistsError (the
+        target), DataMissingError (the data was collected), IsDirectoryError (a directory, and not
+        `recursive`), InvalidArgumentError, UnsupportedError, LogFormatError, and as `write`.
+        """
+        return self._call(
+            lambda fs: fs.undelete(
+                path,
+                version=version,
+                target=target,
+                recursive=recursive,
+                since=since,
+                progress=progress,
+            )
+        )
+
+    def restore(
+        self,
+        path: Path,
+        at: int | datetime,
+        *,
+        delete: bool = False,
+        dry_run: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> PastResult:
+        """Bring everything at and below a path to its state at an earlier time: deleted files come
+        back, and overwritten ones get the content and attributes of that time. Files that were
+        created later stay, unless `delete`. `dry_run`: change nothing, and return the differences.
+
+        `at`: epoch milliseconds, or an aware `datetime`. Directories that are in the trash of
+        layout `tree` are restored from it, other files are copied. Each file is changed
+        independently, on the condition that it is as the comparison found it; failures are in the
+        result, and repeating the call tries those again. Not restored: attributes of files whose
+        content is the same. Reads the whole log, and lists the subtree; the differences are in
+        memory. Raises InvalidArgumentError (a `datetime` without a time zone), UnsupportedError (a
+        volume without a log), LogFormatError (a part of the log is unreadable).
+        """
+        return self._call(
+            lambda fs: fs.restore(path, at, delete=delete, dry_run=dry_run, progress=progress)
+        )
+
     def transaction(self) -> SyncTransaction:
         """Several changes that are applied together or not at all, for `with`; see
         `Transaction`.
@@ -541,6 +612,7 @@ class S3kSyncClient(BlockingClient):
         atomic: bool = True,
         expected: FileStatus | None = None,
         wait: bool = False,
+        permanently: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
@@ -553,9 +625,14 @@ class S3kSyncClient(BlockingClient):
         of a file, or that directory, is removed, by a conditional write. In a volume of layout
         `tree`, `recursive` moves a directory into the trash, and the result counts only the
         directory itself; with `wait`, the files below it are deleted and counted before the call
-        returns, and the directory cannot be restored. Raises PathNotFoundError (unless
-        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), ConflictError (not
-        what is `expected`), BusyError.
+        returns, and the directory cannot be restored. With `permanently`, the data of all versions
+        of the file, and of files that were deleted at the path before, is deleted at once, with
+        `recursive` also below it: readers that have them open fail, and nothing can be undeleted.
+        This reads the whole log, and applies to a path that was deleted before as well. Raises
+        PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the
+        root), ConflictError (not what is `expected`), BusyError; with `permanently`
+        PartialFailureError (other clients use some of the data: repeat the call),
+        UnsupportedError (a volume without a log), LogFormatError.
         """
         return self._call(
             lambda fs: fs.delete(
@@ -565,6 +642,7 @@ class S3kSyncClient(BlockingClient):
                 atomic=atomic,
                 expected=expected,
                 wait=wait,
+                permanently=permanently,
                 progress=progress,
             )
         )

@@ -28,6 +28,8 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("mkdir", PathExistsError): "-p accepts an existing directory",
     ("rm", DirectoryNotEmptyError): "-r removes it and everything below it",
     ("tail", IsDirectoryError): "s3k ls lists a directory",
+    ("undelete", IsDirectoryError): "-r brings a directory back",
+    ("undelete", PathExistsError): "--to brings it back at another path",
     ("touch", IsDirectoryError): "touch is for files",
 }
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")

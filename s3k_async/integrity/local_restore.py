@@ -2,9 +2,7 @@
 
 The log is sorted by object id in a temporary file, the rules decide each object
 (`restore_rules`), and the restored entries are joined to a tree (`restore_plan`). Memory is
-bounded. Committed operations that the native core finds to be in the usual form are sorted as the
-lines that the log has, and decoded when their object is decided. `spark.restore_job` does the same
-over Spark.
+bounded. `spark.restore_job` does the same over Spark.
 
 The runner holds the volume lock, so the table does not change meanwhile.
 """
@@ -18,7 +16,6 @@ from typing import Final, TypeAlias
 
 import anyio.to_thread
 
-from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
@@ -27,12 +24,10 @@ from s3k_async.backends.ports.pagination import list_pages
 from s3k_async.integrity.restore_plan import ROWS_AT_ONCE, TreePlan
 from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
+from s3k_async.integrity.sorted_log import SortedLog
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.damage import DamagedLog, Finding
-from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_reader import LogReader
-from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.table.keys import KeyScheme
 
 __all__ = ["ExistingEntries", "MakeTree", "RestorePlan", "plan_restore"]
@@ -40,8 +35,6 @@ __all__ = ["ExistingEntries", "MakeTree", "RestorePlan", "plan_restore"]
 MakeTree: TypeAlias = Callable[[ExternalSort, str, str], TreePlan]
 """Makes the plan of the restored tree, in a temporary file, for a volume id, and the path at and
 below which entries are restored."""
-
-RECORDS_AT_ONCE: Final = 2000
 
 _SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID"
 
@@ -75,8 +68,8 @@ async def plan_restore(
     temporary file is made. The plan has to be closed. Raises the stores' errors; damage is an
     outcome.
     """
-    sorter = ExternalSort(directory)
-    plan = RestorePlan(sorter, make_tree(sorter, volume_id, path))
+    records = SortedLog(directory)
+    plan = RestorePlan(records, make_tree(records.sorter, volume_id, path))
     tell = progress or (lambda _: None)
     try:
         await plan.read_log(LogReader(log, has_key=keys.has), keys, tell)
@@ -97,10 +90,11 @@ async def plan_restore(
 class RestorePlan:
     """The plan of a restore, in a temporary file."""
 
-    def __init__(self, sorter: ExternalSort, tree: TreePlan) -> None:
+    def __init__(self, records: SortedLog, tree: TreePlan) -> None:
         self.tree = tree
-        self._sorter = sorter
-        self._database = sorter.database
+        self._records = records
+        self._sorter = records.sorter
+        self._database = records.sorter.database
         self._database.execute(_SCHEMA)
 
     @property
@@ -111,41 +105,17 @@ class RestorePlan:
     def close(self) -> None:
         """Remove the temporary files."""
         self.tree.close()
-        self._sorter.close()
+        self._records.close()
 
     async def read_log(
         self, log: LogReader, keys: KeyScheme, tell: Callable[[Progress], object]
     ) -> None:
         """Read the log into the temporary file."""
-        records: list[LogRecord] = []
-        told = 0
-        async for found in log.batches():
-            if isinstance(found, RecordLines):
-                if _is_plain(found, keys):
-                    self._sorter.add_lines(found.lines, found.key)
-                    self.report.log_records += len(found.lines)
-                else:
-                    self._note(await found.decode(), records)
-            else:
-                self._note([found], records)
-            if len(records) >= RECORDS_AT_ONCE:
-                self._sorter.add(records)
-                records.clear()
-            if self.report.log_records - told >= RECORDS_AT_ONCE:
-                told = self.report.log_records
-                tell(Progress("restore", told, phase="log", unit="operations"))
-        self._sorter.add(records)
-
-    def _note(self, findings: Sequence[Finding], records: list[LogRecord]) -> None:
-        """Add the records among findings to a list, and damage to the report."""
-        for finding in findings:
-            if isinstance(finding, DamagedLog):
-                self.report.note(
-                    RestoreOutcome("log_damaged", finding.key, detail=str(finding.error))
-                )
-            else:
-                self.report.log_records += 1
-                records.append(finding)
+        await self._records.read(log, keys, tell, operation="restore")
+        self.report.log_records += self._records.count
+        for damage in self._records.damaged:
+            outcome = RestoreOutcome("log_damaged", damage.key, detail=str(damage.error))
+            self.report.note(outcome)
 
     async def read_data(self, data: BlobStore, tell: Callable[[Progress], object]) -> None:
         """Read the list of data objects into the temporary file."""
@@ -172,7 +142,7 @@ class RestorePlan:
         self.tree.index_existing()
         claims: list[tuple[str, RestoreDecision]] = []
         removed: list[tuple[str, str]] = []
-        for records in self._sorter.objects():
+        for records in self._records.objects():
             object_id = records[0].operation.object_id
             sizes = self._sizes(named_keys(records))
             decision, was_removed = decide_object(
@@ -209,9 +179,3 @@ class RestorePlan:
             for key in keys
         ]
         return {row[0]: row[1] for row in rows if row is not None}
-
-
-def _is_plain(found: RecordLines, keys: KeyScheme) -> bool:
-    """Whether every operation is exactly as `operation_line` writes it, and valid in the volume."""
-    facts = _native.record_facts(found.lines, found.key, keys.authority, keys.suffix_count)
-    return facts is not None

@@ -43,8 +43,9 @@ from s3k_async.oplog.segment_ids import SegmentIds
 
 __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
 
-GRACE_SECONDS: Final = 86_400.0
-"""Younger operations are kept, so that their history can be read."""
+GRACE_SECONDS: Final = 3 * 86_400.0
+"""Younger operations are kept, so that their history can be read: as long as garbage collection
+keeps the data of deleted files."""
 MAX_SEGMENTS: Final = 50_000
 """Most segments, or runs of numbered ones, of one checkpoint: the manifest lists them. The next run
 covers the next."""

@@ -57,6 +57,35 @@ def test_the_history_of_a_file_can_be_read(cli: Cli, volume: str, small_tree: Tr
     assert "give the object's id" in cli.fails(3, "oplog", "show", "/a/moved.txt").errors
 
 
+def test_operations_below_a_path(cli: Cli, volume: str) -> None:
+    for path in ("/d/f", "/d/g", "/dd/h"):
+        cli.ok("put", "-", path, stdin=b"1")
+    cli.ok("mv", "/dd/h", "/d/h")
+    cli.ok("rm", "/d/f")
+    shown = [line.split()[2:5] for line in cli.ok("oplog", "tail", "--path", "/d").lines]
+    assert ["rename", "v3", "/d/h"] in shown
+    assert ["delete", "v3", "/d/f"] in shown
+    assert {path for *_, path in shown} == {"/d/", "/d/f", "/d/g", "/d/h"}
+    assert cli.ok("oplog", "tail", "--path", "/d/f", "-n", "1").lines[0].split()[2] == "delete"
+    assert cli.ok("oplog", "tail", "--path", "/nothing").out == ""
+
+
+def test_the_size_of_the_log(cli: Cli, volume: str) -> None:
+    cli.ok("put", "-", "/d/f", stdin=b"1")
+    before = cli.ok("oplog", "size", "--json").json()
+    assert before["compactable"] == before["kinds"]["checkpoints"]["objects"] == 0
+    counted = before["kinds"].values()
+    assert before["objects"] == sum(each["objects"] for each in counted) > 0
+    assert before["bytes"] == sum(each["bytes"] for each in counted) > 0
+    cli.ok("oplog", "compact", "--grace", "0", "--yes")
+    after = cli.ok("oplog", "size", "--json").json()
+    assert after["kinds"]["checkpoints"]["objects"] == 2
+    assert after["kinds"]["entries"]["objects"] == after["kinds"]["segments"]["objects"] == 0
+    *kinds, total = cli.ok("oplog", "size").lines
+    assert [line.split()[0] for line in kinds] == list(after["kinds"])
+    assert total == f"{after['objects']} objects, {after['bytes']:,} bytes"
+
+
 def test_the_newest_operations(cli: Cli, volume: str, small_tree: Tree) -> None:
     cli.ok("mkdir", "/last")
     everything = cli.ok("oplog", "tail").lines

@@ -52,6 +52,12 @@ async def two_files(fs: S3kClient) -> None:
     await fs.write("/e/g", DATA)
 
 
+async def removed(fs: S3kClient) -> None:
+    """`/d` with a file that was deleted."""
+    await file(fs)
+    await fs.delete("/d/f")
+
+
 async def hundred(fs: S3kClient) -> None:
     """`/d` with a hundred files; a directory was renamed in the root before."""
     await fs.makedirs("/x")
@@ -292,6 +298,10 @@ SCENES: dict[str, Scene] = {
     "delete_many, 100 files": Scene(
         lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred
     ),
+    "delete a file, `permanently`": Scene(lambda fs: fs.delete("/d/f", permanently=True), file),
+    "versions, of 1 deleted file": Scene(lambda fs: fs.versions("/d/f"), removed),
+    "undelete a file": Scene(lambda fs: fs.undelete("/d/f"), removed),
+    "restore, no difference": Scene(lambda fs: fs.restore("/d", 2**42), removed),
     "transaction of 4 files": Scene(transaction, hundred),
     "transaction of 102 files": Scene(lambda fs: transaction(fs, 50), hundred),
     "stage a file": Scene(lambda fs: staged(fs, 1)),

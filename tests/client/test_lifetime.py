@@ -104,6 +104,9 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "discard_staged": lambda fs: fs.discard_staged([]),
     "adopt_many": lambda fs: fs.adopt_many([("/f", "file:///f")]),
     "trash": lambda fs: fs.trash().list(),
+    "versions": lambda fs: fs.versions("/f"),
+    "undelete": lambda fs: fs.undelete("/f"),
+    "restore": lambda fs: fs.restore("/", 0),
 }
 
 

@@ -4,11 +4,12 @@ to."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import OutcomeUnknownError
+from s3k_async.errors import OutcomeUnknownError, PathExistsError
 from s3k_async.layouts.tree import staged_commit
 from s3k_async.model import ChangeResult
 from s3k_async.namespace import multi_path_commit
@@ -30,6 +31,7 @@ LOOKS = frozenset(
         "is_dir",
         "is_file",
         "transactions",
+        "versions",
         "list",
         "list_batches",
         "physical_path",
@@ -76,6 +78,30 @@ async def save(fs: S3kClient, mode: str) -> None:
 async def empty_trash(fs: S3kClient) -> None:
     await fs.delete("/d", recursive=True, missing_ok=True)
     await fs.trash().empty()
+
+
+async def undelete(fs: S3kClient) -> None:
+    """Undelete a file that was just deleted, unless an earlier call has done it."""
+    await fs.write("/d/t", b"one")
+    await fs.delete("/d/t")
+    with suppress(PathExistsError):
+        await fs.undelete("/d/t", target="/d/f")
+
+
+async def undelete_tree(fs: S3kClient) -> None:
+    await fs.delete("/t", recursive=True, missing_ok=True, atomic=False)
+    await fs.undelete("/t", target="/d/u", recursive=True)
+
+
+async def restore(fs: S3kClient, *, overwritten: bool) -> None:
+    """Bring a file back that was just deleted or overwritten."""
+    runtime = fs._volume().store.runtime
+    await fs.write("/d/x", b"new")
+    await runtime.sleep(1)
+    at = runtime.now_ms()
+    await runtime.sleep(1)
+    await (fs.write("/d/x", b"other") if overwritten else fs.delete("/d/x"))
+    whole((await fs.restore("/d", at, dry_run=False)).done)
 
 
 async def discard(fs: S3kClient) -> None:
@@ -474,6 +500,39 @@ SCENARIOS: Mapping[str, Scenario] = {
         lambda fs, _: fs.delete("/d", recursive=True, wait=True),
         {"/e": None, "/e/k": b"four"},
         gone=True,
+    ),
+    "delete:permanently": Scenario(
+        FLAT,
+        lambda fs, _: fs.delete("/d/f", permanently=True),
+        {path: data for path, data in FLAT.items() if path != "/d/f"},
+        gone=True,
+        implied=True,
+    ),
+    "undelete": Scenario(
+        {"/d": None},
+        lambda fs, _: undelete(fs),
+        {"/d": None, "/d/f": b"one"},
+        between={"/d/t": b"one"},
+    ),
+    "undelete:directory": Scenario(
+        {"/d": None, "/t": None, "/t/f": b"one", "/t/s": None, "/t/s/g": b"two"},
+        lambda fs, _: undelete_tree(fs),
+        {"/d": None, "/d/u": None, "/d/u/f": b"one", "/d/u/s": None, "/d/u/s/g": b"two"},
+        rule="by_file",
+        gone=True,
+    ),
+    "restore:deleted": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: restore(fs, overwritten=False),
+        {"/d": None, "/d/f": b"one", "/d/x": b"new"},
+        implied=True,  # it was there before
+    ),
+    "restore:overwritten": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: restore(fs, overwritten=True),
+        {"/d": None, "/d/f": b"one", "/d/x": b"new"},
+        between={"/d/x": b"other"},
+        implied=True,
     ),
     "trash:emptied": Scenario(
         GROWN,

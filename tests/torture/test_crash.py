@@ -103,6 +103,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "rules": lambda fs: fs.rules(),
         "stat": lambda fs: fs.stat("/d/f"),
         "stat_many": lambda fs: fs.stat_many(["/d/f"]),
+        "versions": lambda fs: fs.versions("/d/f"),
         "walk": lambda fs: drain(fs.walk("/")),
     }
     assert looks.keys() == LOOKS

@@ -91,6 +91,10 @@ def test_every_verb_is_in_the_model() -> None:
         "run_rules",
         "set_rule",
         "transactions",
+        # tests/client/test_versions.py
+        "restore",
+        "undelete",
+        "versions",
         "open_volume",
         # tests/client/test_storage_info.py
         "storage_info",

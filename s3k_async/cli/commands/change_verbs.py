@@ -263,6 +263,12 @@ async def _both_ends(
     help="Delete the files in directories at once, so that they cannot be restored.",
 )
 @click.option(
+    "--permanently",
+    is_flag=True,
+    help="Delete the data at once, that of all versions included, also of a path that was deleted "
+    "before: nothing can be undeleted.",
+)
+@click.option(
     "--from", "file", metavar="FILE", help="Remove the paths in a list; - is standard input."
 )
 @click.option("-0", "--null", is_flag=True, help="The paths in the list are terminated by NUL.")
@@ -278,11 +284,13 @@ def rm(
     recursive: bool,
     missing_ok: bool,
     skip_trash: bool,
+    permanently: bool,
     file: str | None,
     null: bool,
     no_atomic: bool,
 ) -> None:
-    """Remove files and empty directories. s3k gc deletes their data later.
+    """Remove files and empty directories. s3k gc deletes their data later; until then s3k undelete
+    brings them back.
 
     In a volume with a trash, -r moves directories into it: s3k trash restore brings them back. With
     a retention of 0, and with --skip-trash, it deletes the files in them.
@@ -291,8 +299,9 @@ def rm(
     before anything is removed.
     """
     need_one_way(paths, file, "--from", {"-0": null}, at_least=1)
-    if file is not None and no_atomic:
-        raise click.UsageError("--no-atomic cannot be combined with a list")
+    if file is not None and (no_atomic or permanently):
+        option = "--permanently" if permanently else "--no-atomic"
+        raise click.UsageError(f"{option} cannot be combined with a list")
     if file is not None:
         _remove_listed(
             invocation,
@@ -312,13 +321,14 @@ def rm(
     ) -> Transfer:
         client = await clients.of(address)
         place = shown(client, normalize(address.path))
-        retention = 0 if skip_trash else client.config.trash_retention
+        retention = 0 if skip_trash or permanently else client.config.trash_retention
         done = await client.delete(
             address.path,
             recursive=recursive,
             missing_ok=missing_ok,
             atomic=not no_atomic,
             wait=retention == 0,
+            permanently=permanently,
             progress=progress,
         )
         if recursive and retention:

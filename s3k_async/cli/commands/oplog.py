@@ -13,6 +13,7 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.bulk.publish import is_below
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.exit_codes import ExitCode
@@ -34,8 +35,9 @@ from s3k_async.migrate.retirement import GRACE_SECONDS as RETIREMENT_GRACE
 from s3k_async.migrate.retirement import RETIRED, Retirement, retire_log
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
-from s3k_async.oplog.entries import LogRecord, deletion_document
+from s3k_async.oplog.entries import LogRecord, Operation, deletion_document
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader
+from s3k_async.oplog.log_size import LogSize, measure_log
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = ["oplog"]
@@ -110,22 +112,33 @@ def show(invocation: Invocation, what: str) -> None:
     metavar="TIME",
     help="Only operations since a time (2026-11-21T04:30:12Z) or within an age (90s, 15m, 2h, 3d).",
 )
+@click.option(
+    "--path",
+    metavar="PATH",
+    help="Only operations at and below a path in the volume, as it was then. Reads the whole log.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new operations until interrupted.")
 @click.pass_obj
 def tail(
-    invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool
+    invocation: Invocation,
+    volume: str | None,
+    number: int,
+    since: str | None,
+    path: str | None,
+    follow: bool,
 ) -> None:
     """Show the most recent operations of the log, newest last. Lists the log and reads its newest
     objects."""
     config = invocation.resolve(_volume(volume))
     since_ms = time_or_age(since, "--since") or 0
+    top = None if path is None else normalize(path)
 
     async def work() -> list[DamagedLog]:
         opened = await open_volume(config)
         try:
             reader = _reader(opened)
-            newest = _Newest(number, since_ms)
-            await newest.read(_last(reader, number))
+            newest = _Newest(number, since_ms, top)
+            await newest.read(_last(reader, number) if top is None else reader.records())
             _tell(invocation, newest.records())
             while follow:
                 invocation.output.flush()
@@ -138,6 +151,45 @@ def tail(
             await opened.close()
 
     _print_damage(invocation, anyio.run(work))
+
+
+@oplog.command("size", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.pass_obj
+def size(invocation: Invocation, volume: str | None) -> None:
+    """Show the number and size of the log's objects, and whether compaction would help.
+
+    Lists the log, and reads none of it.
+    """
+    config = invocation.resolve(_volume(volume))
+
+    async def work() -> LogSize:
+        opened = await open_volume(config)
+        try:
+            if opened.log_blobs is None:
+                raise UnsupportedError("the volume has no operation log")
+            now_ms = await opened.log_blobs.now_ms()
+            return await measure_log(opened.log_blobs, now_ms - int(GRACE_SECONDS * 1000))
+        finally:
+            await opened.close()
+
+    found = anyio.run(work)
+    if not invocation.json:
+        for kind, count in found.kinds.items():
+            what = f"{plural(count.objects, 'object')}, {plural(count.bytes, 'byte')}"
+            invocation.output.line(f"{kind:<12}{what}")
+    advice = f"; s3k oplog compact replaces up to {found.compactable:,} of them by a checkpoint"
+    invocation.say(
+        f"{plural(found.objects, 'object')}, {plural(found.bytes, 'byte')}"
+        f"{advice if found.compactable else ''}",
+        objects=found.objects,
+        bytes=found.bytes,
+        compactable=found.compactable,
+        kinds={
+            kind: {"objects": count.objects, "bytes": count.bytes}
+            for kind, count in found.kinds.items()
+        },
+    )
 
 
 @oplog.command("compact", cls=VolumeCommand)
@@ -284,9 +336,17 @@ async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator
 class _Newest:
     """The newest records of a log: limited in number and age, none twice."""
 
-    def __init__(self, number: int, since_ms: int, shown: frozenset[object] = frozenset()) -> None:
+    def __init__(
+        self,
+        number: int,
+        since_ms: int,
+        path: str | None = None,
+        shown: frozenset[object] = frozenset(),
+    ) -> None:
+        """`path`: the one at and below which operations are shown; None: all."""
         self._number = number
         self._since_ms = since_ms
+        self._path = path
         self._shown = shown
         self._found: dict[object, _Timed] = {}
         self.damage: list[DamagedLog] = []
@@ -298,6 +358,8 @@ class _Newest:
                 continue
             timed = _Timed(finding)
             if finding.operation.time_ms < self._since_ms or timed.order in self._shown:
+                continue
+            if self._path is not None and not _concerns(finding.operation, self._path):
                 continue
             if timed.order not in self._found or finding.state == "committed":
                 self._found[timed.order] = timed
@@ -315,14 +377,21 @@ class _Newest:
         and not shown before."""
         newest = self._top()
         if not newest:
-            return _Newest(10**9, max(self._since_ms, SYSTEM.now_ms() - 60_000), self._shown)
+            since_ms = max(self._since_ms, SYSTEM.now_ms() - 60_000)
+            return _Newest(10**9, since_ms, self._path, self._shown)
         since_ms = newest[0].order[0]
         shown = frozenset(
             order
             for order in self._shown | self._found.keys()
             if order[0] == since_ms  # type: ignore[index]
         )
-        return _Newest(10**9, since_ms, shown)
+        return _Newest(10**9, since_ms, self._path, shown)
+
+
+def _concerns(operation: Operation, path: str) -> bool:
+    """Whether an operation was on an entry at or below a path."""
+    sides = (operation.before, operation.after)
+    return any(side is not None and is_below(side.path, path) for side in sides)
 
 
 def _volume(text: str | None) -> str | None:

@@ -83,6 +83,8 @@ MULTIPART = "tests/client/test_multipart.py"
 EXCERPTS = "tests/cli/test_excerpts.py"
 INSPECTION = "tests/cli/test_inspection.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
+VERSIONS = "tests/client/test_versions.py"
+ENTRY_STATES = "tests/oplog/test_entry_states.py"
 DIRECTORY_RACES = (
     "tests/layouts/test_directory_races.py::test_two_clients_in_every_order_of_their_requests"
 )
@@ -1114,7 +1116,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a recursive removal that always deletes the files",
         "cli/commands/change_verbs.py",
-        "        retention = 0 if skip_trash else client.config.trash_retention\n"
+        "        retention = 0 if skip_trash or permanently else client.config.trash_retention\n"
         "        done = await client.delete(",
         "        retention = 0\n        done = await client.delete(",
         "tests/cli/test_changes.py::test_rm_r_moves_a_directory_into_the_trash",
@@ -2776,5 +2778,90 @@ DEFECTS: tuple[Defect, ...] = (
         "(left.size, left.etag) == (right.size, right.etag)",
         "left.size == right.size",
         f"{ADOPTION}::test_an_object_that_was_replaced",
+    ),
+    Defect(
+        "versions: undeletion by reference",
+        "bulk/undeletion.py",
+        "return await volume.storage.copy_from(volume.storage, entry.content, at.object_id)",
+        "return entry.content",
+        f"{VERSIONS}::test_two_undeletions_of_one_version_share_nothing",
+    ),
+    Defect(
+        "versions: undeletion without the attributes",
+        "bulk/undeletion.py",
+        "        attributes=kept_attributes(volume, entry),\n        mtime_ms",
+        "        mtime_ms",
+        f"{VERSIONS}::test_undelete_brings_everything_back",
+    ),
+    Defect(
+        "versions: undeletion over an existing file",
+        "bulk/undeletion.py",
+        "        overwrite=False,",
+        "        overwrite=True,",
+        f"{VERSIONS}::test_two_undeletions_of_one_version_share_nothing",
+    ),
+    Defect(
+        "versions: undeletion of a version without data",
+        "bulk/undeletion.py",
+        "        if await has_data(volume, each.entry):",
+        "        if True:",
+        f"{VERSIONS}::test_the_newest_version_that_has_data",
+    ),
+    Defect(
+        "versions: undeletion of a file that may not be read",
+        "bulk/undeletion.py",
+        "    require_readable(volume.store, entry)\n    return await publish_new(",
+        "    return await publish_new(",
+        f"{VERSIONS}::test_permissions",
+    ),
+    Defect(
+        "versions: shown to those who may not list the directory",
+        "bulk/file_versions.py",
+        "        store.access.require_listable(above[-1])",
+        "        assert above",
+        f"{VERSIONS}::test_permissions",
+    ),
+    Defect(
+        "versions: a restoration over a file that has changed since",
+        "bulk/undeletion.py",
+        "(at.current.id, at.current.version) != (seen.id, seen.version)",
+        "at.current.id != seen.id",
+        f"{VERSIONS}::test_a_file_that_changes_during_a_restoration_stays",
+    ),
+    Defect(
+        "versions: a restoration to any state that had begun before the time",
+        "oplog/entry_states.py",
+        "        return self.since_ms <= time_ms and (self.ended is None or time_ms < "
+        "self.ended.time_ms)",
+        "        return self.since_ms <= time_ms",
+        f"{VERSIONS}::test_a_subtree_as_it_was",
+    ),
+    Defect(
+        "versions: a restoration that copies what is the same",
+        "bulk/point_in_time.py",
+        "    return bool(past.checksum) or past.mtime_ms == entry.mtime_ms",
+        "    return False",
+        f"{VERSIONS}::test_a_subtree_as_it_was",
+    ),
+    Defect(
+        "versions: pending operations that count as happened",
+        "oplog/entry_states.py",
+        '    operations = [each.operation for each in found if each.state == "committed"]',
+        "    operations = [each.operation for each in found]",
+        f"{ENTRY_STATES}::test_what_is_pending_did_not_happen",
+    ),
+    Defect(
+        "versions: a permanent removal that is silent about what it left",
+        "bulk/version_removal.py",
+        "    failures: list[Failure] = [(each, _undecided(each)) for each in undecided]",
+        "    failures: list[Failure] = []",
+        f"{VERSIONS}::test_an_undecided_deletion_is_not_completed",
+    ),
+    Defect(
+        "versions: a permanent removal of the last content alone",
+        "bulk/version_removal.py",
+        "    keys = sorted(named_by([each.operation for each in file.records], place.key_of))",
+        "    keys = sorted(named_by([file.records[-1].operation], place.key_of))",
+        f"{VERSIONS}::test_permanently",
     ),
 )

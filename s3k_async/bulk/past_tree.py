@@ -1,0 +1,130 @@
+"""The tree below a path at an earlier time, from the operation log, in a temporary file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from s3k_async import _native
+from s3k_async.bulk.publish import is_below
+from s3k_async.integrity.sorted_log import SortedLog
+from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.store import MetadataStore
+from s3k_async.oplog.entries import entry_document, entry_from
+from s3k_async.oplog.entry_states import ObjectHistory, history_of
+
+__all__ = ["PastTree", "UnknownState"]
+
+_SCHEMA = """
+CREATE TABLE past (path TEXT PRIMARY KEY, since INTEGER NOT NULL, entry TEXT NOT NULL) WITHOUT ROWID
+"""
+_PUT = """
+INSERT INTO past VALUES (?, ?, ?)
+ON CONFLICT (path) DO UPDATE SET since = excluded.since, entry = excluded.entry
+WHERE excluded.since > past.since
+"""
+ROWS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownState:
+    """A file whose state at the time is not known."""
+
+    path: str
+    reason: str
+
+
+class PastTree:
+    """The entries at and below a path at a time, until they are taken. Closes with its log."""
+
+    def __init__(self, log: SortedLog, store: MetadataStore, path: str, time_ms: int) -> None:
+        self.unknown: list[UnknownState] = []
+        self._log = log
+        self._store = store
+        self._path = path
+        self._time_ms = time_ms
+        self._directories: dict[str, str] | None = None
+        self._database = log.sorter.database
+        self._database.execute(_SCHEMA)
+
+    def build(self) -> None:
+        """Find the entries, by their paths at that time."""
+        if self._store.keys.by_id:
+            self._directories = self._paths_of_directories()
+        rows: list[tuple[str, int, str]] = []
+        for records in self._log.objects():
+            self._add(history_of(records), rows)
+            if len(rows) >= ROWS_AT_ONCE:
+                self._log.sorter.many(_PUT, rows)
+                rows.clear()
+        self._log.sorter.many(_PUT, rows)
+
+    def take(self, path: str) -> Entry | None:
+        """The entry at a path, which is removed; None if there was none, or it was taken."""
+        row = self._database.execute("SELECT entry FROM past WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            return None
+        self._database.execute("DELETE FROM past WHERE path = ?", (path,))
+        return _entry(row[0], path)
+
+    def left(self) -> Iterator[Entry]:
+        """The entries that were not taken, by path."""
+        for path, text in self._database.execute("SELECT path, entry FROM past ORDER BY path"):
+            yield _entry(text, path)
+
+    def directory(self, object_id: str) -> str | None:
+        """In layout `tree`, the path of a directory at that time; None if it had none at or below
+        the path."""
+        found = (self._directories or {}).get(object_id)
+        return found if found is not None and is_below(found, self._path) else None
+
+    def _paths_of_directories(self) -> dict[str, str] | None:
+        found = [
+            (state.entry.id, state.entry.entry_key)
+            for records in self._log.directories()
+            for state in history_of(records).states
+            if state.entry.is_dir and state.was_at(self._time_ms)
+        ]
+        return self._store.layout.scanned_paths(found)
+
+    def _add(self, history: ObjectHistory, rows: list[tuple[str, int, str]]) -> None:
+        state = next((each for each in history.states if each.was_at(self._time_ms)), None)
+        if state is None:
+            self._note_compacted(history)
+            return
+        path = self._path_of(state.entry)
+        if path is None or path == ROOT or not is_below(path, self._path):
+            return
+        if any(operation.time_ms <= self._time_ms for operation in history.pending):
+            reason = "an operation on it was interrupted: s3k fsck repair decides it"
+            self.unknown.append(UnknownState(path, reason))
+        elif state.entry.is_dir or not state.entry.is_reservation:
+            rows.append((path, state.since_ms, json.dumps(entry_document(state.entry))))
+
+    def _note_compacted(self, history: ObjectHistory) -> None:
+        """Note a file that existed, and of whose states at the time compaction has left none."""
+        first = history.states[0] if history.states else None
+        if first is None or first.began is not None or first.entry.is_dir:
+            return
+        if first.entry.ctime * 1000 > self._time_ms or first.since_ms <= self._time_ms:
+            return
+        path = self._path_of(first.entry)
+        if path is not None and is_below(path, self._path):
+            reason = "compaction has removed its history of that time from the log"
+            self.unknown.append(UnknownState(path, reason))
+
+    def _path_of(self, entry: Entry) -> str | None:
+        """The path of an entry at that time; None if no path led to it."""
+        if self._directories is None or not entry.directory:
+            return entry.path
+        if entry.is_dir:
+            return self._directories.get(entry.id)
+        above = self._directories.get(entry.directory)
+        return None if above is None else _native.join(above, entry.path.rpartition("/")[2])
+
+
+def _entry(text: str, path: str) -> Entry:
+    document = json.loads(text)
+    document["path"] = path
+    return entry_from(document, path)

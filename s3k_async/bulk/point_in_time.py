@@ -1,0 +1,269 @@
+"""Restoration of a subtree to an earlier time: what differs from its state of that time, and the
+changes that bring it back.
+
+Files are brought back as `undeletion` does it, one by one; a directory that is in the trash, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import anyio.to_thread
+
+from s3k_async._core.concurrency import gather, run_all
+from s3k_async.bulk.file_versions import LOOKS, has_data, read_log, require_visible
+from s3k_async.bulk.past_tree import PastTree
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally
+from s3k_async.bulk.undeletion import FILES, bring_back, kept_attributes, replace_by
+from s3k_async.errors import PathNotFoundError, PermissionDeniedError
+from s3k_async.listing.listings import Listing
+from s3k_async.model import ROOT, ChangeResult, Entry, TrashItem
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["PastChange", "PastChangeKind", "PastResult", "restore_to"]
+
+PastChangeKind: TypeAlias = Literal[
+    "restore_directory", "create_directory", "create", "replace", "delete", "none"
+]
+"""`restore_directory`: from the trash, with everything below it. `create`, `replace`: a file gets
+the content of that time. `delete`: a file that was created later. `none`: the state of that time
+cannot be recovered."""
+_COLLECTED: Final = "its data does not exist any more"
+
+
+@dataclass(frozen=True, slots=True)
+class PastChange:
+    """One difference between a subtree and its state at an earlier time."""
+
+    kind: PastChangeKind
+    path: str
+    size: int = 0
+    version: str = ""
+    """The id of the version that the file gets, as `FileVersion.id`."""
+    problem: str = ""
+    """Why the state of that time cannot be recovered; empty for every other kind than `none`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastResult:
+    """The result of a restoration to an earlier time."""
+
+    changes: tuple[PastChange, ...]
+    """All differences, by path."""
+    done: ChangeResult
+    """The changes that were made, with those that failed; nothing for a dry run."""
+
+    @property
+    def unrecoverable(self) -> int:
+        """The number of differences that cannot be undone."""
+        return sum(each.kind == "none" for each in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """A change to be made, with the entries that it needs."""
+
+    change: PastChange
+    past: Entry | None = None
+    seen: Entry | None = None
+    item: TrashItem | None = None
+
+
+async def restore_to(
+    volume: Volume,
+    path: str,
+    time_ms: int,
+    *,
+    delete: bool,
+    dry_run: bool,
+    progress: ProgressCallback | None,
+) -> PastResult:
+    """Bring everything at and below a path to its state at a time. `delete`: also delete files that
+    were created later."""
+    if not dry_run:
+        volume.store.require_writable(path)
+    await require_visible(volume, path)
+    log = await read_log(volume, path)
+    try:
+        past = PastTree(log, volume.store, path, time_ms)
+        await anyio.to_thread.run_sync(past.build)
+        found = await _Comparison(volume, path, time_ms, past, delete=delete).run()
+    finally:
+        log.close()
+    found.sort(key=lambda each: each.change.path)
+    changes = tuple(each.change for each in found)
+    if dry_run:
+        return PastResult(changes, ChangeResult())
+    return PastResult(changes, await _apply(volume, found, progress))
+
+
+class _Comparison:
+    """The comparison of the present tree with that of an earlier time."""
+
+    def __init__(
+        self, volume: Volume, path: str, time_ms: int, past: PastTree, *, delete: bool
+    ) -> None:
+        self._volume = volume
+        self._path = path
+        self._time_ms = time_ms
+        self._past = past
+        self._delete = delete
+        self._found: list[_Difference] = []
+        self._directories: set[str] = set()
+        """Paths of directories that come from the trash."""
+
+    async def run(self) -> list[_Difference]:
+        """All differences."""
+        unknown = {each.path: each.reason for each in self._past.unknown}
+        self._found += [_problem(path, reason) for path, reason in unknown.items()]
+        async for page in self._present():
+            for entry in page:
+                self._compare(entry, unknown)
+        for item in await self._trashed():
+            await self._compare_trashed(item, unknown)
+        for past in self._past.left():
+            if past.is_dir:
+                self._found.append(_Difference(PastChange("create_directory", past.path), past))
+            else:
+                self._found.append(_difference("create", past))
+        return await self._with_data()
+
+    async def _present(self) -> AsyncIterator[Iterable[Entry]]:
+        store = self._volume.store
+        top = await store.get(self._path)
+        if top is None:
+            return
+        if top.is_dir and self._path != ROOT:
+            yield [top]
+        try:
+            pages = Listing(recursive=True).pages(store, self._path)
+            async with aclosing(pages):
+                async for page in pages:
+                    yield page
+        except PathNotFoundError:
+            return  # removed meanwhile
+
+    def _compare(self, entry: Entry, unknown: dict[str, str]) -> None:
+        past = self._past.take(entry.path)
+        if past is None:
+            if self._delete and not entry.is_dir and entry.path not in unknown:
+                change = PastChange("delete", entry.path, entry.size)
+                self._found.append(_Difference(change, seen=entry))
+        elif past.is_dir != entry.is_dir:
+            kind = "directory" if entry.is_dir else "file"
+            self._found.append(_problem(entry.path, f"a {kind} is at the path now"))
+        elif not entry.is_dir and not _is_same(past, entry):
+            self._found.append(_difference("replace", past, entry))
+
+    async def _trashed(self) -> Sequence[TrashItem]:
+        """The directories in the trash that were in the tree at that time, the topmost first."""
+        store = self._volume.store
+        if not store.layout.has_trash:
+            return ()
+        items = [
+            each
+            for each in await store.layout.trash().items()
+            if not each.state
+            and each.when_ms > self._time_ms
+            and self._past.directory(each.id) is not None
+        ]
+
+        def depth(item: TrashItem) -> tuple[int, str]:
+            return str(self._past.directory(item.id)).count("/"), item.id
+
+        return sorted(items, key=depth)
+
+    async def _compare_trashed(self, item: TrashItem, unknown: dict[str, str]) -> None:
+        """Restore a directory from the trash, if its path of that time is free, and compare what is
+        below it. Otherwise its files are copied."""
+        store, place = self._volume.store, self._past.directory(item.id)
+        if place is None or place in self._directories or await store.get(place) is not None:
+            return
+        try:
+            pages = store.layout.trash().walk(item)
+            async with aclosing(pages):
+                async for page in pages:
+                    for entry in page.without_reservations():
+                        at = replace(entry, path=place + entry.path[len(item.was) :])
+                        if at.is_dir:
+                            self._directories.add(at.path)
+                        self._compare(at, unknown)
+        except (PathNotFoundError, PermissionDeniedError):
+            return  # reclaimed meanwhile, or another user's: its files are copied
+        self._directories.add(place)
+        self._past.take(place)
+        self._found.append(_Difference(PastChange("restore_directory", place), item=item))
+
+    async def _with_data(self) -> list[_Difference]:
+        """The differences; those whose data is gone cannot be undone."""
+
+        async def checked(difference: _Difference) -> _Difference:
+            past = difference.past
+            if past is None or past.is_dir or await has_data(self._volume, past):
+                return difference
+            return _problem(past.path, _COLLECTED)
+
+        return await gather(checked, self._found, limit=LOOKS)
+
+
+def _is_same(past: Entry, entry: Entry) -> bool:
+    """Whether a file has the content of an earlier one: the same object or checksum; without a
+    checksum, as after changes in place, the same size and modification time."""
+    if (past.id, past.physical) == (entry.id, entry.physical):
+        return True
+    if past.size != entry.size or past.checksum != entry.checksum:
+        return False
+    return bool(past.checksum) or past.mtime_ms == entry.mtime_ms
+
+
+def _difference(kind: PastChangeKind, past: Entry, seen: Entry | None = None) -> _Difference:
+    version = f"{past.id}.{past.version}"
+    return _Difference(PastChange(kind, past.path, past.size, version), past, seen)
+
+
+def _problem(path: str, reason: str) -> _Difference:
+    return _Difference(PastChange("none", path, problem=reason))
+
+
+async def _apply(
+    volume: Volume, found: Sequence[_Difference], progress: ProgressCallback | None
+) -> ChangeResult:
+    """Make the changes: directories from the trash first, so that nothing is created at their
+    paths; deletions last."""
+    store = volume.store
+    tally = ProgressTally("restore", progress)
+
+    async def directory(difference: _Difference) -> None:
+        path, past = difference.change.path, difference.past
+        with tally.noting(path):
+            if difference.item is not None:
+                tally.add(await store.layout.trash().restore(difference.item, path))
+            elif past is not None:
+                kept = kept_attributes(volume, past)
+                stored = "" if kept is None else kept.to_json()
+                tally.add(await store.make_directory(path, attributes=stored))
+
+    async def file(difference: _Difference) -> None:
+        with tally.noting(difference.change.path):
+            past, seen = difference.past, difference.seen
+            if past is None and seen is not None:
+                await store.delete_file(seen)
+                tally.add(seen)
+            elif past is not None and seen is not None:
+                tally.add(await replace_by(volume, past, seen))
+            elif past is not None:
+                tally.add(await bring_back(volume, past, past.path))
+
+    def of(*kinds: PastChangeKind) -> list[_Difference]:
+        return [each for each in found if each.change.kind in kinds]
+
+    for trashed in sorted(of("restore_directory"), key=lambda each: each.change.path.count("/")):
+        await directory(trashed)
+    for made in of("create_directory"):
+        await directory(made)
+    await run_all(file, of("create", "replace"), limit=FILES)
+    await run_all(file, of("delete"), limit=FILES)
+    return tally.result

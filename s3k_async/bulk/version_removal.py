@@ -1,0 +1,180 @@
+"""Permanent removal: the data of deleted files is deleted at once, so that no version of them can
+be brought back.
+
+The rules and the sweep of garbage collection decide and delete, without its grace period: only for
+files whose last committed operation is their deletion, after which no entry ever references their
+data again.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio.to_thread
+
+from s3k_async._core.concurrency import gather
+from s3k_async.bulk.file_versions import log_of, require_visible
+from s3k_async.bulk.path_changes import delete
+from s3k_async.bulk.publish import ProgressCallback, is_below
+from s3k_async.errors import BusyError, PartialFailureError, PathNotFoundError
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData, need_collectable
+from s3k_async.integrity.gc_rules import (
+    PHYSICAL_KEY,
+    Ages,
+    GcFacts,
+    History,
+    Verdict,
+    judge,
+    named_by,
+)
+from s3k_async.integrity.gc_sweep import BATCH, MarkedState, Sweeper
+from s3k_async.integrity.sorted_log import SortedLog
+from s3k_async.model import ChangeResult, Entry, Failure, FileStatus
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.entry_states import history_of
+from s3k_async.oplog.tail import position_of
+from s3k_async.volumes.volume import Volume
+
+__all__ = ["delete_permanently", "remove_versions"]
+
+FILES: Final = 16
+"""Files whose data is looked up at the same time,"""
+LOOKS: Final = 4
+"""and data objects of each."""
+NOW: Final = Ages(grace=0.0)
+"""The deletion was asked for: open readers are not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletedFile:
+    """A deleted file, with all of its log records."""
+
+    last: Entry
+    """Its state before the deletion."""
+    records: tuple[LogRecord, ...]
+    is_undecided: bool
+    """Whether the log has a later operation of unknown outcome, or that of the deletion is."""
+
+
+async def delete_permanently(
+    volume: Volume,
+    path: str,
+    *,
+    recursive: bool,
+    missing_ok: bool,
+    atomic: bool,
+    expected: FileStatus | None,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Remove a file or directory, and the data of everything that was deleted at, or with
+    `recursive` also below, the path. The result counts what was removed, or, if nothing was at the
+    path, the deleted files that had data. Raises as `delete` and `remove_versions`."""
+    log_of(volume, path)
+    removed = await delete(
+        volume,
+        path,
+        recursive=recursive,
+        missing_ok=True,
+        atomic=atomic,
+        expected=expected,
+        progress=progress,
+        wait=True,
+    )
+    trash = volume.store.layout.trash()
+    if recursive and volume.store.layout.has_trash:
+        items = [each for each in await trash.items() if is_below(each.was, path)]
+        (await trash.empty(items)).raise_for_failures(path=path)
+    former = await remove_versions(volume, path, below=recursive)
+    if removed.files or removed.directories:
+        return removed
+    if not former.files and not missing_ok:
+        raise PathNotFoundError("no file is or was at the path", path=path)
+    return former
+
+
+async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeResult:
+    """Delete the data of all deleted files that were at a path, or with `below` also below it. The
+    result counts the files that had data.
+
+    Raises UnsupportedError (no log), LogFormatError, PermissionDeniedError (the removal of an entry
+    from its directory is not permitted), BusyError, ConflictError (the log was compacted
+    meanwhile), PartialFailureError.
+    """
+    volume.store.require_writable(path)
+    await require_visible(volume, path)
+    place = CollectedData.of(volume)
+    record = await need_collectable(place)
+    now_ms = await place.data.now_ms()
+    reader = log_of(volume, path)
+    await volume.log.drained()
+    position = await position_of(reader)
+    with closing(SortedLog()) as log:
+        await log.read(reader, volume.store.keys, operation="delete")
+        log.require_readable()
+        files = await anyio.to_thread.run_sync(_deleted_files, log, path, below)
+    undecided = [file.last.path for file in files if file.is_undecided]
+    files = [file for file in files if not file.is_undecided]
+    for file in files:
+        await volume.store.access.permit_removal(file.last)
+    found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
+    verdicts = [verdict for some in found for verdict in some]
+    failures: list[Failure] = [(each, _undecided(each)) for each in undecided]
+    if verdicts:
+        seen = MarkedState(position.segments, position.checkpoints, lost=0)
+        audit = AuditTrail(volume.log_blobs, volume.store.runtime.uuid())
+        sweeper = Sweeper(place, volume.store.runtime, NOW, audit, seen, record, now_ms)
+        with closing(sweeper):
+            for start in range(0, len(verdicts), BATCH):
+                await sweeper.sweep(verdicts[start : start + BATCH])
+        failures += sweeper.swept.failures
+        for reason, kept in sweeper.swept.kept.items():
+            busy = f"{kept.objects} objects are in use by other clients ({reason}): left to s3k gc"
+            failures.append((path, BusyError(busy, path=path)))
+    if failures:
+        raise PartialFailureError(
+            "not all data could be deleted; repeat the call", path=path, failures=failures
+        )
+    size = sum(verdict.blob.size for verdict in verdicts)
+    return ChangeResult(sum(map(bool, found)), 0, size)
+
+
+def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]:
+    """The files that were at, or below, a path, and whose last operation is a deletion. A file
+    that was moved away is another one's concern."""
+    found = []
+    text = path if below else "/" + path.rpartition("/")[2]
+    for records in log.objects_with(text):
+        history = history_of(records)
+        is_undecided = any(each.after is None for each in history.pending)
+        if not (history.is_deleted or is_undecided) or not history.states:
+            continue
+        last = history.states[-1].entry
+        was_there = is_below(last.path, path) if below else last.path == path
+        if was_there and not last.is_dir:
+            found.append(_DeletedFile(last, tuple(records), bool(history.pending)))
+    return found
+
+
+def _undecided(path: str) -> BusyError:
+    return BusyError(
+        "an operation on the file is pending in the log: s3k fsck repair decides it", path=path
+    )
+
+
+async def _verdicts(
+    volume: Volume, place: CollectedData, file: _DeletedFile, now_ms: int
+) -> list[Verdict]:
+    """The verdicts of the rules of garbage collection on the existing data of a deleted file."""
+    history = History(file.records, place.key_of)
+    keys = sorted(named_by([each.operation for each in file.records], place.key_of))
+    blobs = await gather(volume.blobs.head, keys, limit=LOOKS)
+    found = [
+        judge(GcFacts(blob, history, damaged=False, now_ms=now_ms, logged=True))
+        for blob in blobs
+        if blob is not None and PHYSICAL_KEY.fullmatch(blob.key)
+    ]
+    # Its age protects readers, who are not waited for.
+    return [replace(each, since_ms=0) for each in found if each.reason == "deleted"]

@@ -1,0 +1,127 @@
+"""versions, undelete, restore and rm --permanently."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.usefixtures("volume")
+
+
+def put(cli: Cli, path: str, data: bytes) -> None:
+    cli.ok("put", "-", path, stdin=data)
+
+
+def test_versions_are_listed(cli: Cli) -> None:
+    put(cli, "/d/f", b"1")
+    put(cli, "/d/f", b"4444")
+    cli.ok("rm", "/d/f")
+    lines = cli.ok("versions", "/d/f").lines
+    assert [line.split()[1] for line in lines] == ["deleted", "overwritten"]
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(rf"[0-9a-f-]{{36}}\.3  deleted      {stamp}  {stamp} +4", lines[0])
+    found = cli.ok("versions", "/d/f", "--json").json_lines()
+    assert [each["size"] for each in found] == [4, 1]
+    assert found[0].keys() == {
+        "id",
+        "path",
+        "state",
+        "operation",
+        "since_ms",
+        "until_ms",
+        "size",
+        "mtime_ms",
+        "checksum",
+        "has_data",
+    }
+    cli.ok("rm", "-f", "--permanently", "/d/f")
+    assert {each["has_data"] for each in cli.ok("versions", "/d/f", "--json").json_lines()} == {
+        False
+    }
+    assert all(line.endswith("  no data") for line in cli.ok("versions", "/d/f").lines)
+    assert cli.ok("versions", "/missing").out == ""
+    assert "-r brings a directory back" not in cli.fails(1, "versions", "/d").errors
+
+
+def test_undelete(cli: Cli) -> None:
+    put(cli, "/d/f", b"1")
+    put(cli, "/d/f", b"22")
+    put(cli, "/d/s/g", b"333")
+    old = cli.ok("versions", "/d/f", "--json").json_lines()[-1]["id"]
+    cli.ok("rm", "/d/f")
+    assert cli.ok("undelete", "/d/f").lines[0].startswith("undeleted 1 file, 2 bytes to memory://")
+    assert "--to brings it back" in cli.fails(4, "undelete", "/d/f").errors
+    cli.ok("undelete", "/d/f", "--version", old, "--to", "/old/")
+    assert cli.ok("cat", "/old/f").output == b"1"
+    cli.ok("rm", "-r", "/d")
+    assert "-r brings a directory back" in cli.fails(1, "undelete", "/d").errors
+    assert "no such version" not in cli.fails(3, "undelete", "/nothing").errors
+    done = cli.ok("undelete", "-r", "/d", "--json").json()
+    assert (done["files"], done["bytes"], done["failed"]) == (2, 5, 0)
+    cli.ok("rm", "-r", "/d")
+    cli.ok("undelete", "-r", "/d", "--since", "1h", "--to", "/e")
+    assert cli.ok("cat", "/e/s/g", "/e/f").output == b"33322"
+    for arguments in (
+        ["/a", "/b", "--version", old],
+        ["/a", "-r", "--version", old],
+        ["/a", "--since", "1h"],
+        ["-r", "/a", "--since", "soon"],
+        ["/a/f", "/b/f", "--to", "/c"],
+        ["/d/f", "--version", "x"],
+    ):
+        cli.fails(2, "undelete", *arguments)
+
+
+def test_a_directory_from_the_trash(cli: Cli, tree_volume: str) -> None:
+    put(cli, "/d/f", b"1")
+    cli.ok("rm", "-r", "/d")
+    assert cli.ok("versions", "/d/f").lines[0].split()[1] == "trash"
+    said = cli.ok("undelete", "-r", "/d").lines
+    assert said == [f"undeleted 0 files, 1 directory, 0 bytes to {tree_volume}/d"]
+    assert cli.ok("cat", "/d/f").output == b"1"
+
+
+def test_restore_to_a_time(cli: Cli) -> None:
+    put(cli, "/d/f", b"1")
+    put(cli, "/d/g", b"1")
+    time.sleep(0.01)
+    at = str(cli.ok("versions", "/d/g", "--json").json_lines()[0]["since_ms"] + 1)
+    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(int(at) // 1000))}.{at[-3:]}"
+    cli.ok("rm", "/d/f")
+    put(cli, "/d/g", b"22")
+    put(cli, "/d/new", b"333")
+    dry = cli.ok("restore", "/d", "--at", moment, "--delete")
+    assert dry.lines[:3] == [
+        "create: /d/f  1 byte",
+        "replace: /d/g  1 byte",
+        "delete: /d/new  3 bytes",
+    ]
+    assert re.fullmatch(r"would make 3 changes in memory:\S+/d \(--yes makes them\)", dry.lines[3])
+    cli.fails(3, "stat", "/d/f")
+    *changes, summary = cli.ok("restore", "/d", "--at", moment, "--yes", "--json").json_lines()
+    assert [each["change"] for each in changes] == ["create", "replace"]
+    assert (summary["files"], summary["failed"], summary["dry_run"]) == (2, 0, False)
+    assert cli.ok("cat", "/d/f", "/d/g", "/d/new").output == b"11333"
+    cli.ok("rm", "--permanently", "/d/f")
+    lost = cli("restore", "/d", "--at", moment)
+    assert lost.code == 9
+    assert lost.lines[0] == "cannot recover: /d/f: its data does not exist any more"
+    assert lost.lines[1].endswith("; 1 path cannot be recovered")
+    cli.fails(2, "restore", "/d", "--at", "soon")
+    cli.fails(2, "restore", "/d")
+
+
+def test_rm_permanently(cli: Cli) -> None:
+    put(cli, "/d/f", b"1")
+    put(cli, "/d/f", b"22")
+    assert cli.ok("rm", "--permanently", "/d/f").lines[0].startswith("removed 1 file, 2 bytes")
+    cli.fails(9, "undelete", "/d/f")
+    cli.fails(3, "rm", "--permanently", "/d/f")
+    assert "would delete 0 objects" in cli.ok("gc", "--grace", "0").out
+    put(cli, "/d/g", b"1")
+    cli.ok("rm", "-r", "--permanently", "/d")
+    cli.fails(2, "rm", "--permanently", "--from", "-")

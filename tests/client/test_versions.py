@@ -1,0 +1,615 @@
+"""Versions of files, undelete, restoration to a time and permanent removal, in both layouts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pytest
+
+from s3k_async import Attributes, S3kClient, S3kSyncClient
+from s3k_async._core.runtime import Runtime
+from s3k_async.backends.ports.pagination import list_all
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    BusyError,
+    DataMissingError,
+    InvalidArgumentError,
+    IsDirectoryError,
+    PartialFailureError,
+    PathExistsError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    ServiceError,
+    UnsupportedError,
+)
+from s3k_async.integrity.repair import verify_volume
+from s3k_async.model import ChangeResult, LayoutName
+from s3k_async.oplog.compaction import Compactor
+from s3k_async.testing import FaultPlan
+from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config, paths
+from tests.engines.volumes import volume_backends
+from tests.support import FakeClock, fake_runtime
+
+pytestmark = pytest.mark.layouts("path", "tree")
+
+
+@dataclass
+class Place:
+    """A volume in memory with a clock of its own."""
+
+    fs: S3kClient
+    clock: FakeClock
+    runtime: Runtime
+    config: VolumeConfig
+
+    def tick(self) -> int:
+        """A time after everything before, and before everything later."""
+        self.clock.advance(5)
+        now = self.runtime.now_ms()
+        self.clock.advance(5)
+        return now
+
+    async def states(self, path: str) -> list[tuple[str, int, bool]]:
+        """State, size and whether there is data, of each version."""
+        found = await self.fs.versions(path)
+        return [(each.state, each.size, each.has_data) for each in found]
+
+    async def contents(self, path: str = "/") -> dict[str, bytes]:
+        """All files below a path."""
+        found = [each async for each in self.fs.list(path, recursive=True) if each.is_file]
+        return {each.path: await self.fs.read(each.path) for each in found}
+
+    async def data(self) -> set[str]:
+        """The keys of all data."""
+        return {each.key async for each in list_all(self.fs._volume().blobs)}
+
+    async def check(self) -> None:
+        """No finding of fsck, and every key of data belongs to one file at most."""
+        await self.fs._volume().log.drained()
+        self.clock.advance(1000)
+        report = await verify_volume(self.fs._volume())
+        assert [each for each in report.findings if each.is_problem] == []
+        named = [each.physical async for each in self.fs.list("/", recursive=True) if each.is_file]
+        assert len(named) == len(set(named))
+
+
+@asynccontextmanager
+async def a_place(layout: LayoutName) -> AsyncIterator[Place]:
+    clock = FakeClock()
+    runtime = fake_runtime(clock)
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config, runtime=runtime)
+    async with faulty_client(FaultPlan(), config, runtime) as fs:
+        yield Place(fs, clock, runtime, config)
+
+
+@pytest.fixture
+async def place(layout: LayoutName) -> AsyncIterator[Place]:
+    async with a_place(layout) as found:
+        yield found
+
+
+async def test_the_versions_of_a_path(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/f", b"1")
+    first = place.tick()
+    await fs.write("/d/f", b"22")
+    await fs.set_attributes("/d/f", mode=0o600)
+    place.tick()
+    await fs.append("/d/f", b"3")
+    place.tick()
+    await fs.delete("/d/f")
+    gone = place.tick()
+    await fs.write("/d/f", b"4444")
+    assert await place.states("/d/f") == [
+        ("current", 4, True),
+        ("deleted", 3, True),
+        ("overwritten", 2, True),
+        ("overwritten", 1, True),
+    ]
+    now, last, second, oldest = await fs.versions("/d/f")
+    status = await fs.stat("/d/f")
+    assert (now.object_id, now.version, now.until_ms) == (status.id, status.version, None)
+    assert (
+        {each.object_id for each in (last, second, oldest)} == {last.object_id} != {now.object_id}
+    )
+    assert [each.version for each in (last, second, oldest)] == [5, 4, 2]
+    assert oldest.since_ms < first < (oldest.until_ms or 0) == second.since_ms
+    assert (last.until_ms or 0) < gone < now.since_ms
+    assert (second.attributes.mode, oldest.attributes.mode) == (0o600, None)
+    assert {each.operation for each in (now, last, second, oldest)} == {"update"}
+    for path, error in (("/d", IsDirectoryError), ("/", IsDirectoryError)):
+        with pytest.raises(error):
+            await fs.versions(path)
+    assert await fs.versions("/missing/f") == []
+
+
+async def test_a_file_that_was_moved(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/f", b"1")
+    await fs.write("/d/g", b"22")
+    place.tick()
+    await fs.rename("/d/f", "/d/g", overwrite=True)
+    place.tick()
+    await fs.write("/d/g", b"333")
+    assert await place.states("/d/f") == [("moved", 1, True)]
+    assert await place.states("/d/g") == [
+        ("current", 3, True),
+        ("overwritten", 1, True),
+        ("deleted", 2, True),
+    ]
+    with pytest.raises(PathNotFoundError):  # it is elsewhere
+        await fs.undelete("/d/f")
+    (moved,) = await fs.versions("/d/f")
+    assert await fs.undelete("/d/f", version=moved.id) == ChangeResult(1, 0, 1)
+    assert await place.contents() == {"/d/f": b"1", "/d/g": b"333"}
+    await place.check()
+
+
+async def test_undelete_brings_everything_back(place: Place) -> None:
+    fs = place.fs
+    given = Attributes(mode=0o640, metadata={"origin": b"here"})
+    await fs.write("/d/f", b"content" * 100, attributes=given)
+    before = await fs.stat("/d/f")
+    place.tick()
+    await fs.delete("/d", recursive=True, wait=True)
+    place.tick()
+    assert await fs.undelete("/d/f") == ChangeResult(1, 0, 700)
+    after = await fs.stat("/d/f")
+    assert await fs.read("/d/f") == b"content" * 100
+    assert (after.attributes, after.checksum) == (given, before.checksum)
+    assert (after.mtime_ms, after.size) == (before.mtime_ms, before.size)
+    assert after.id != before.id
+    assert after.physical != before.physical
+    await place.check()
+
+
+async def test_a_file_with_extents_comes_back(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/f", b"0123456789")
+    await fs.write_range("/f", 5, b"xxx")
+    await fs.append("/f", b"end")
+    await fs.truncate("/f", 30)
+    whole = await fs.read("/f")
+    await fs.delete("/f")
+    await fs.undelete("/f")
+    assert await fs.read("/f") == whole == b"01234xxx89end" + bytes(17)
+    await fs.delete("/f")
+    await fs.undelete("/f", target="/new/g")
+    assert await fs.read("/new/g") == whole
+    await place.check()
+
+
+async def test_which_version_and_where(place: Place) -> None:
+    fs = place.fs
+    for data in (b"1", b"22", b"333"):
+        await fs.write("/f", data)
+        place.tick()
+    current, newer, oldest = await fs.versions("/f")
+    with pytest.raises(PathExistsError):
+        await fs.undelete("/f", version=oldest.id)
+    await fs.undelete("/f", target="/g")  # the last overwritten one
+    await fs.undelete("/f", version=oldest.id, target="/h")
+    await fs.undelete("/f", version=current.id, target="/i")
+    assert newer.size == 2
+    expected = {"/f": b"333", "/g": b"22", "/h": b"1", "/i": b"333"}
+    assert await place.contents() == expected
+    other = (await fs.versions("/h"))[0]
+    for version, error in (
+        (other.id, PathNotFoundError),
+        (oldest.id + "0", PathNotFoundError),
+        ("x.2", PathNotFoundError),
+        ("nonsense", InvalidArgumentError),
+        (f"{oldest.object_id}.x", InvalidArgumentError),
+    ):
+        with pytest.raises(error):
+            await fs.undelete("/f", version=version, target="/j")
+    for call in (
+        fs.undelete("/f", version=oldest.id, recursive=True),
+        fs.undelete("/f", since=1),
+        fs.undelete("/d", recursive=True, since=datetime(2026, 1, 1)),  # noqa: DTZ001 - refused
+    ):
+        with pytest.raises(InvalidArgumentError):
+            await call
+    with pytest.raises(PathExistsError):
+        await fs.undelete("/f", target="/g")
+    assert await place.contents() == expected
+    await place.check()
+
+
+async def test_two_undeletions_of_one_version_share_nothing(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/f", b"data")
+    await fs.delete("/f")
+    done = await asyncio.gather(
+        *(fs.undelete("/f") for _ in range(3)),
+        fs.undelete("/f", target="/g"),
+        return_exceptions=True,
+    )
+    refused = [each for each in done if isinstance(each, PathExistsError)]
+    assert len(refused) == 2
+    assert len([each for each in done if isinstance(each, ChangeResult)]) == 2
+    assert await place.contents() == {"/f": b"data", "/g": b"data"}
+    await place.check()
+    await fs.delete("/f")
+    assert await place.contents() == {"/g": b"data"}
+
+
+async def test_a_deleted_directory(place: Place) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c"):
+        await fs.write(f"/d/{name}", name.encode())
+    await fs.delete("/d/a")
+    place.tick()
+    whole = await place.contents()
+    await fs.delete("/d", recursive=True)
+    late = place.tick()
+    with pytest.raises(IsDirectoryError):
+        await fs.undelete("/d")
+    with pytest.raises(PathNotFoundError):
+        await fs.undelete("/e", recursive=True)
+    with pytest.raises(PathNotFoundError):
+        await fs.undelete("/d", recursive=True, since=late)
+    await fs.undelete("/d", recursive=True)
+    # In layout `path` the files come back one by one: those that were deleted before as well.
+    by_file = {"/d/a": b"a"} if fs.config.layout == "path" else {}
+    assert await place.contents() == whole | by_file
+    await place.check()
+
+
+async def test_a_deleted_directory_file_by_file(place: Place) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c"):
+        await fs.write(f"/d/{name}", b"old")
+        await fs.write(f"/d/{name}", name.encode())
+    await fs.delete("/d/a")
+    since = place.tick()
+    await fs.delete("/d", recursive=True, wait=True)
+    await fs.write("/d/b", b"new")
+    done = await fs.undelete("/d", recursive=True, since=datetime.fromtimestamp(since / 1000, UTC))
+    assert done == ChangeResult(1, 0, 3)
+    assert await place.contents() == {"/d/b": b"new", "/d/s/c": b"s/c"}
+    assert await fs.undelete("/d", recursive=True, target="/e") == ChangeResult(3, 0, 5)
+    assert await place.contents("/e") == {"/e/a": b"a", "/e/b": b"b", "/e/s/c": b"s/c"}
+    await fs.write("/file", b"")
+    with pytest.raises(PathExistsError):
+        await fs.undelete("/file", recursive=True)
+    with pytest.raises(PartialFailureError):
+        await fs.undelete("/d", recursive=True, target="/file")
+    await place.check()
+
+
+async def test_a_file_below_a_directory_in_the_trash() -> None:
+    async with a_place("tree") as place:
+        fs = place.fs
+        await fs.write("/a/b/f", b"data")
+        await fs.delete("/a", recursive=True)
+        assert await place.states("/a/b/f") == [("trash", 4, True)]
+        await fs.undelete("/a/b/f")
+        assert await place.contents() == {"/a/b/f": b"data"}
+        await fs.delete("/a/b/f")
+        assert await fs.undelete("/a", recursive=True, target="/z") == ChangeResult(0, 1, 0)
+        assert await place.contents() == {"/z/b/f": b"data"}
+        await fs.rename("/z", "/y")
+        await fs.write("/y/b/f", b"other")
+        # In layout `tree` a file keeps its versions when a directory above is renamed.
+        assert [state for state, _, _ in await place.states("/y/b/f")] == ["current", "overwritten"]
+        await place.check()
+
+
+async def test_what_was_collected_cannot_be_recovered(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/f", b"1")
+    place.tick()
+    await fs.write("/f", b"22")
+    place.tick()
+    await fs.delete("/f")
+    newest, oldest = await fs.versions("/f")
+    assert await fs._volume().blobs.delete_many(sorted(await place.data())) == []
+    assert await place.states("/f") == [("deleted", 2, False), ("overwritten", 1, False)]
+    for version in ("", newest.id, oldest.id):
+        with pytest.raises(DataMissingError):
+            await fs.undelete("/f", version=version)
+    result = await fs.restore("/", oldest.since_ms)
+    assert [(each.kind, each.path) for each in result.changes] == [("none", "/f")]
+    assert result.unrecoverable == 1
+    assert await paths(fs) == set()
+
+
+async def test_the_newest_version_that_has_data(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/f", b"1")
+    kept = await place.data()
+    await fs.write("/f", b"22")
+    await fs.delete("/f")
+    await fs._volume().blobs.delete_many(sorted(await place.data() - kept))
+    await fs.undelete("/f")
+    assert await fs.read("/f") == b"1"
+
+
+async def test_a_compacted_log_has_the_last_states(place: Place) -> None:
+    fs = place.fs
+    for data in (b"1", b"22", b"333"):
+        await fs.write("/f", data)
+        await fs.write("/g", data)
+        place.tick()
+    await fs.delete("/g")
+    place.tick()
+    log = fs._volume().log_blobs
+    assert log is not None
+    await fs._volume().log.drained()
+    place.clock.advance(10)
+    assert (await Compactor(log, place.runtime, grace=0).run(dry_run=False)).removed
+    assert [size for _, size, _ in await place.states("/f")] == [3, 2]
+    assert [each.operation for each in await fs.versions("/f")] == ["update", ""]
+    assert await place.states("/g") == [("deleted", 3, True)]
+    await fs.undelete("/g")
+    assert await fs.read("/g") == b"333"
+
+
+async def test_a_subtree_as_it_was(place: Place) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c", "s/d", "moved/e", "kept"):
+        await fs.write(f"/d/{name}", name.encode())
+    await fs.write("/other", b"1")
+    await fs.makedirs("/d/empty")
+    await fs.append("/d/kept", b"+")
+    at = place.tick()
+    before, directories = await place.contents("/d"), await paths(fs, "/d")
+    await fs.write("/d/a", b"changed")
+    await fs.delete("/d/b")
+    await fs.write("/d/s/c", b"changed")
+    await fs.delete("/d/s/d")
+    await fs.delete("/d/s", recursive=True)
+    await fs.rename("/d/moved", "/d/away")
+    await fs.delete("/d/empty")
+    await fs.write("/d/later", b"later")
+    await fs.write("/other", b"2")
+    planned = await fs.restore("/d", at)
+    assert planned.done == ChangeResult()
+    assert planned.unrecoverable == 0
+    kinds = {each.path: each.kind for each in planned.changes}
+    assert kinds["/d/a"] == "replace"
+    assert kinds["/d/s/d"] == kinds["/d/b"] == kinds["/d/moved/e"] == "create"
+    tree = fs.config.layout == "tree"
+    assert kinds["/d/s"] == ("restore_directory" if tree else "create_directory")
+    assert kinds["/d/s/c"] == ("replace" if tree else "create")
+    assert not kinds.keys() & {"/other", "/d/kept", "/d/later", "/d/away/e"}
+    assert (await fs.restore("/d", at)).changes == planned.changes
+    done = await fs.restore("/d", at, dry_run=False)
+    assert done.changes == planned.changes
+    assert done.done.failures == ()
+    left = {"/d/later": b"later", "/d/away/e": b"moved/e"}
+    assert await place.contents("/d") == before | left
+    again = await fs.restore("/d", at, delete=True, dry_run=False)
+    assert {each.kind for each in again.changes} == {"delete"}
+    assert await place.contents("/d") == before
+    assert await paths(fs, "/d") - {"/d/away"} == directories
+    assert (await fs.restore("/d", at, delete=True)).changes == ()
+    assert await fs.read("/other") == b"2"
+    await place.check()
+
+
+async def test_a_deleted_top(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/p/d/a", b"1")
+    at = place.tick()
+    await fs.delete("/p", recursive=True)
+    when = datetime.fromtimestamp(at / 1000, UTC)
+    done = await fs.restore("/p/d", when, dry_run=False)
+    assert [each.kind for each in done.changes] == ["create_directory", "create"]
+    assert await place.contents() == {"/p/d/a": b"1"}
+    await fs.delete("/p/d/a")
+    assert (await fs.restore("/p/d/a", at, dry_run=False)).done.files == 1
+    assert await fs.read("/p/d/a") == b"1"
+    with pytest.raises(InvalidArgumentError):
+        await fs.restore("/", datetime(2026, 1, 1))  # noqa: DTZ001 - refused
+
+
+async def test_what_is_in_the_way_is_reported(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    await fs.write("/d/b/c", b"2")
+    at = place.tick()
+    await fs.delete("/d/a")
+    await fs.makedirs("/d/a")
+    await fs.delete("/d/b", recursive=True, wait=True)
+    await fs.write("/d/b", b"file")
+    result = await fs.restore("/d", at, dry_run=False)
+    problems = {each.path: each.problem for each in result.changes if each.problem}
+    assert problems == {
+        "/d/a": "a directory is at the path now",
+        "/d/b": "a file is at the path now",
+    }
+    assert [path for path, _ in result.done.failures] == ["/d/b/c"]
+    assert await fs.read("/d/b") == b"file"
+
+
+async def test_a_file_that_changes_during_a_restoration_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    storage = type(fs._volume().storage)
+    check = storage.check
+
+    async def beside(self: object, content: object) -> None:
+        await check(self, content)  # type: ignore[arg-type]
+        await fs.write("/d/a", b"newer")
+
+    monkeypatch.setattr(storage, "check", beside)
+    result = await fs.restore("/d", at, dry_run=False)
+    assert [path for path, _ in result.done.failures] == ["/d/a"]
+    assert await fs.read("/d/a") == b"newer"
+
+
+async def test_the_history_of_a_time_may_be_compacted(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    place.tick()
+    await fs.write("/d/a", b"333")
+    place.tick()
+    log = fs._volume().log_blobs
+    assert log is not None
+    await fs._volume().log.drained()
+    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
+    result = await fs.restore("/", at)
+    assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/a")]
+    assert "compaction" in result.changes[0].problem
+
+
+async def test_permanently(place: Place) -> None:
+    fs = place.fs
+    for data in (b"1", b"22"):
+        await fs.write("/d/f", data)
+        await fs.write("/d/g", data)
+    await fs.append("/d/f", b"3")
+    await fs.delete("/d/f")
+    await fs.write("/d/f", b"4444")
+    others = {each.key async for each in list_all(fs._volume().blobs)}
+    assert len(others) == 6
+    assert await fs.delete("/d/f", permanently=True) == ChangeResult(1, 0, 4)
+    assert len(await place.data()) == 2
+    assert {data for _, _, data in await place.states("/d/f")} == {False}
+    with pytest.raises(DataMissingError):
+        await fs.undelete("/d/f")
+    assert await place.states("/d/g") == [
+        ("current", 2, True),
+        ("overwritten", 1, True),
+    ]
+    await fs.delete("/d/g")
+    assert await fs.delete("/d/g", permanently=True) == ChangeResult(1, 0, 3)
+    assert await place.data() == set()
+    with pytest.raises(PathNotFoundError):
+        await fs.delete("/d/g", permanently=True)
+    assert await fs.delete("/d/g", permanently=True, missing_ok=True) == ChangeResult()
+    await place.check()
+
+
+async def test_a_directory_permanently(place: Place) -> None:
+    fs = place.fs
+    for path in ("/d/e/f", "/d/g", "/kept"):
+        await fs.write(path, b"1")
+        await fs.write(path, b"22")
+    await fs.write("/d/moved", b"here")
+    await fs.rename("/d/moved", "/elsewhere")
+    await fs.delete("/d/e", recursive=True)
+    await fs.write("/d/e/f", b"333")
+    done = await fs.delete("/d", recursive=True, permanently=True)
+    assert (done.files, done.directories) == (2, 2)
+    assert await place.contents() == {"/kept": b"22", "/elsewhere": b"here"}
+    assert len(await place.data()) == 3
+    with pytest.raises((DataMissingError, PathNotFoundError)):
+        await fs.undelete("/d/e/f")
+    await place.check()
+
+
+async def test_an_undecided_deletion_is_not_completed(layout: LayoutName) -> None:
+    """Its record could not be committed, so only fsck can tell whether it happened."""
+    faults = FaultPlan()
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config)
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", b"1")
+        await fs._volume().log.drained()
+        faults.fail_when(
+            lambda call: call.method == "put" and call.key.endswith(".committed"),
+            ServiceError("no", service_code="X"),
+            times=100,
+        )
+        with pytest.raises(PartialFailureError) as caught:
+            await fs.delete("/f", permanently=True)
+        (failure,) = caught.value.failures
+        assert isinstance(failure[1], BusyError)
+        assert len([each async for each in list_all(fs._volume().blobs)]) == 1
+
+
+@volume_backends("embedded", "dynoxide+seaweedfs")
+async def test_on_real_stores(fs: S3kClient) -> None:
+    for data in (b"1", b"22", b"3" * 1000):
+        await fs.write("/d/f", data)
+    await fs.append("/d/f", b"+")
+    await fs.delete("/d/f")
+    versions = await fs.versions("/d/f")
+    assert [each.size for each in versions] == [1001, 1000, 2, 1]
+    await fs.undelete("/d/f")
+    assert await fs.read("/d/f") == b"3" * 1000 + b"+"
+    await fs.undelete("/d/f", version=versions[-1].id, target="/d/g")
+    at = versions[0].since_ms
+    await asyncio.sleep(0.01)
+    await fs.delete("/d", recursive=True)
+    assert (await fs.restore("/", at, dry_run=False)).done.failures == ()
+    assert await fs.read("/d/f") == b"3" * 1000 + b"+"
+    await fs.delete("/d", recursive=True, permanently=True)
+    assert [each.key async for each in list_all(fs._volume().blobs)] == []
+
+
+async def test_what_cannot_be_asked(layout: LayoutName) -> None:
+    config = replace(memory_config(), layout=layout, log_mode="disabled")
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", b"1")
+        for call in (
+            fs.versions("/f"),
+            fs.undelete("/f"),
+            fs.undelete("/d", recursive=True),
+            fs.restore("/", 1),
+            fs.delete("/f", permanently=True),
+        ):
+            with pytest.raises(UnsupportedError):
+                await call
+        assert await fs.read("/f") == b"1"
+
+
+def _as_user(config: VolumeConfig, uid: int) -> VolumeConfig:
+    return replace(config, tuning=replace(config.tuning, uid=uid, gids=(uid,)))
+
+
+async def test_permissions(layout: LayoutName) -> None:
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config, enable=["permissions"])
+    async with S3kClient(config=_as_user(config, 0)) as root:
+        await root.makedirs("/open")
+        await root.set_attributes("/open", mode=0o777)
+        await root.makedirs("/closed")
+        await root.set_attributes("/closed", mode=0o711)
+        await root.write("/open/secret", b"s", attributes=Attributes(mode=0o600))
+        await root.write("/open/shared", b"p", attributes=Attributes(mode=0o644))
+        await root.write("/closed/f", b"c", attributes=Attributes(mode=0o644))
+        for path in ("/open/secret", "/open/shared", "/closed/f"):
+            await root.delete(path)
+        versions = await root.versions("/closed/f")
+    async with S3kClient(config=_as_user(config, 7)) as fs:
+        assert len(await fs.versions("/open/secret")) == 1
+        for call in (
+            fs.undelete("/open/secret"),
+            fs.versions("/closed/f"),
+            fs.undelete("/closed/f", target="/open/f"),
+            fs.undelete("/closed/f", version=versions[0].id, target="/open/f"),
+            fs.delete("/closed/f", permanently=True),
+            fs.undelete("/open/shared", target="/closed/f"),
+        ):
+            with pytest.raises(PermissionDeniedError):
+                await call
+        await fs.undelete("/open/shared")
+        status = await fs.stat("/open/shared")
+        assert (status.attributes.uid, status.attributes.mode) == (7, 0o644)
+
+
+def test_the_blocking_client(sync_fs: S3kSyncClient) -> None:
+    sync_fs.write("/d/f", b"1")
+    sync_fs.delete("/d/f")
+    (version,) = sync_fs.versions("/d/f")
+    assert sync_fs.undelete("/d/f", version=version.id).files == 1
+    assert sync_fs.read("/d/f") == b"1"
+    assert sync_fs.restore("/", version.since_ms).unrecoverable == 0
+    assert sync_fs.delete("/d/f", permanently=True).files == 1
