@@ -67,6 +67,7 @@ _SECTIONS: Final = {
         "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     },
     "Maintenance commands": {
+        "doctor": ("doctor", "Find out what is wrong with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),

@@ -68,6 +68,7 @@ COLLECTION = (
     ("oplog", "compact", VOLUME, "--yes", "--grace", "0"),
 )
 OPERATION = (
+    ("doctor", VOLUME, "--role", "operator"),
     ("fsck", VOLUME),
     ("fsck", "repair", VOLUME, "--yes"),
     ("dump", VOLUME, "-o", "dump"),

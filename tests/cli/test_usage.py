@@ -31,6 +31,7 @@ COMMANDS = (
     "rm",
     "mkdir",
     "touch",
+    "doctor",
     "fsck",
     "transactions",
     "oplog",
