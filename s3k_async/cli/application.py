@@ -57,6 +57,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
+        "info": ("info", "Show what a volume is: record, locations, settings and sizes."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
         "load": ("migrate", "Import a dump into an empty volume."),

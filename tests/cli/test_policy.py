@@ -69,6 +69,7 @@ COLLECTION = (
 )
 OPERATION = (
     ("doctor", VOLUME, "--role", "operator"),
+    ("info", VOLUME, "--sizes"),
     ("fsck", VOLUME),
     ("fsck", "repair", VOLUME, "--yes"),
     ("dump", VOLUME, "-o", "dump"),

@@ -12,6 +12,7 @@ from tests.cli.conftest import Cli
 
 COMMANDS = (
     "init",
+    "info",
     "destroy",
     "ls",
     "tree",
