@@ -75,7 +75,7 @@ async def _verified_checksum(reader: FileReader) -> str:
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
+@click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 @click.pass_obj
 def count(invocation: Invocation, paths: tuple[str, ...], human: bool) -> None:
     """Show the number of directories (including PATH itself), of files, and of bytes of each PATH.
