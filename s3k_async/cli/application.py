@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -18,6 +18,9 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
 from s3k_async.cli.stats import tell
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["run", "s3k"]
 
@@ -82,6 +85,9 @@ _SECTIONS: Final = {
         ),
         "spark": ("spark", "Run bulk operations and fsck on Spark."),
     },
+    "Shell commands": {
+        "completion": ("completion", "Print the script for completion in bash, zsh or fish."),
+    },
 }
 """The sections of the overview: name to module of `s3k_async.cli.commands` and a summary, so that
 the overview imports no module."""
@@ -139,6 +145,17 @@ class _Commands(CommandGroup):
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Commands and options, without the import of any command."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
@@ -185,7 +202,9 @@ s3k = _Commands(
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are reported on standard error."""
     if "_S3K_COMPLETE" in os.environ:
-        s3k.main(list(arguments), prog_name="s3k")
+        from s3k_async.cli.shell_completion import respond
+
+        return respond(s3k)
     invocation = Invocation(json="--json" in arguments, debug="--debug" in arguments)
     _need_streams()
     try:
