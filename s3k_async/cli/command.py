@@ -195,7 +195,22 @@ class CommandGroup(click.Group):
         return None
 
 
-class PlainCommand(click.Command):
+class _ExampleCommand(click.Command):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The epilog, and the examples."""
+        # Imported here: only help needs it.
+        from s3k_async.cli.examples import examples_of
+
+        super().format_epilog(ctx, formatter)
+        if examples := examples_of(ctx.command_path):
+            with formatter.section("Examples" if len(examples) > 1 else "Example"):
+                for example in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class PlainCommand(_ExampleCommand):
     """A command without a volume."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
@@ -208,7 +223,7 @@ class PlainCommand(click.Command):
         return super().invoke(ctx)
 
 
-class VolumeCommand(click.Command):
+class VolumeCommand(_ExampleCommand):
     """A command that opens volumes: every setting is also a flag of it, listed in the help if
     `show_settings`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -186,17 +185,6 @@ def test_the_overview_has_every_command_once_in_aligned_sections(cli: Cli) -> No
         "Maintenance commands",
         "Shell commands",
     ]
-
-
-def test_the_examples_in_the_help_can_be_run(cli: Cli, volume: str) -> None:
-    cli.ok("put", "-", "/raw/a.csv", stdin=b"1\n2\n3\n")
-    found = 0
-    for command in every_command():
-        text = " ".join(cli.ok(*command, "--help").out.partition("Options:")[0].split())
-        for example in re.findall(r"Example: s3k (.*?)$", text):
-            assert cli.ok(*shlex.split(example)).code == 0, example
-            found += 1
-    assert found >= 5
 
 
 def test_version(cli: Cli) -> None:
