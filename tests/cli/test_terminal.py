@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from s3k_async.cli import progress as progress_module
 from s3k_async.cli.progress import ProgressMeter
 from s3k_async.model import Progress
+from tests.support import FakeClock, fake_runtime
 
 COMMAND = [sys.executable, "-m", "s3k_async.cli"]
 LIMIT = 60
@@ -211,3 +212,25 @@ def test_a_meter_shows_phases_and_units_and_counts_each_from_the_start(
         ("put: table", 10, "entries"),
         ("put: table", 20, "entries"),
     ]
+
+
+def test_the_rate_is_that_of_the_phase(
+    meter: ProgressMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(progress_module, "SYSTEM", fake_runtime(clock))
+    part = meter.part()
+    assert part is not None
+    rates = []
+    for seconds, phase, done, size in (
+        (0, "log", 1000, 0),
+        (2, "log", 3000, 0),
+        (5, "table", 10, 0),
+        (4, "table", 8000, 0),
+        (0, "sweep", 1, 0),
+        (2, "sweep", 10, 5_000_000),
+    ):
+        clock.advance(seconds)
+        part(Progress("gc", done, bytes=size, phase=phase))
+        rates.append(meter.tasks[0].fields["speed"])
+    assert rates == ["", "1,500/s", "", "2,000/s", "", "2.5 MB/s"]
