@@ -18,7 +18,7 @@ import pytest
 import s3k_async
 from s3k_async import FileStatus, _native
 from s3k_async.backends import ballast, location
-from s3k_async.backends.ports import blobs
+from s3k_async.backends.ports import blobs, service_inspection
 
 PUBLIC = ("s3k_async", "s3k_async.adapters.hadoop", "s3k_async.objects")
 
@@ -155,7 +155,12 @@ def unexported(package: ModuleType, known: set[str]) -> Iterator[str]:
 @pytest.mark.parametrize("package", PUBLIC)
 def test_what_signatures_mention_is_exported(package: str) -> None:
     names = importlib.import_module(package)
-    for_backends = {*location.__all__, *blobs.__all__, *ballast.__all__}
+    for_backends = {
+        *location.__all__,
+        *blobs.__all__,
+        *ballast.__all__,
+        *service_inspection.__all__,
+    }
     found = list(unexported(names, {*names.__all__, *s3k_async.__all__, *for_backends}))
     assert not found, "\n".join(found)
 

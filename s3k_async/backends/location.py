@@ -12,6 +12,7 @@ from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.interception import TableStore
 from s3k_async.backends.ports.items import MAX_TRANSACTION
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.errors import UnsupportedError
 
 __all__ = [
@@ -111,6 +112,10 @@ class Location(ABC):
     @abstractmethod
     def label(self) -> str:
         """The location in messages."""
+
+    def inspection(self, opening: OpenContext) -> Inspection | None:  # noqa: ARG002
+        """What the service or disk tells about itself; None for a backend that tells nothing."""
+        return None
 
     async def prepare(self) -> None:  # noqa: B027 - optional
         """Create the prerequisites of the adapter's `create`, such as the parent directory."""

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -19,6 +19,9 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
 from s3k_async.cli.stats import tell
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["run", "s3k"]
 
@@ -64,6 +67,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
+        "info": ("info", "Show what a volume is: record, locations, settings and sizes."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
         "load": ("migrate", "Import a dump into an empty volume."),
@@ -75,6 +79,7 @@ _SECTIONS: Final = {
         "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     },
     "Maintenance commands": {
+        "doctor": ("doctor", "Find out what is wrong with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),
@@ -87,6 +92,9 @@ _SECTIONS: Final = {
             "Move data from the hot location to the cold one; show how much is where.",
         ),
         "spark": ("spark", "Run bulk operations and fsck on Spark."),
+    },
+    "Shell commands": {
+        "completion": ("completion", "Print the script for completion in bash, zsh or fish."),
     },
 }
 """The sections of the overview: name to module of `s3k_async.cli.commands` and a summary, so that
@@ -146,6 +154,17 @@ class _Commands(CommandGroup):
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Commands and options, without the import of any command."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
@@ -192,7 +211,9 @@ s3k = _Commands(
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are reported on standard error."""
     if "_S3K_COMPLETE" in os.environ:
-        s3k.main(list(arguments), prog_name="s3k")
+        from s3k_async.cli.shell_completion import respond
+
+        return respond(s3k)
     invocation = Invocation(json="--json" in arguments, debug="--debug" in arguments)
     _need_streams()
     try:

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
+from click.types import StringParamType
 
 from s3k_async.cli.invocation import Invocation
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from s3k_async.settings import Option
 
 __all__ = [
@@ -68,6 +71,19 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # not generic in older v
             return cast("int", parse(Option("size", "size", "client", ""), value, flag))
         except ConfigError as error:
             raise click.UsageError(error.message, ctx) from error
+
+
+class _Word(StringParamType):
+    """Text that shells complete by what it stands for."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[Any]]:
+        """Volumes, paths and local files; nothing for other texts."""
+        # Imported here: only completion needs it.
+        from s3k_async.cli.word_completion import completions
+
+        return completions(ctx, param, incomplete)
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -156,6 +172,7 @@ class CommandGroup(click.Group):
         if (
             self.default is not None
             and not HELP & {*args}
+            and not (ctx.resilient_parsing and self._first_word(args) is None)
             and self._first_word(args) not in self.list_commands(ctx)
         ):
             args = [self.default, *args]
@@ -178,7 +195,22 @@ class CommandGroup(click.Group):
         return None
 
 
-class PlainCommand(click.Command):
+class _ExampleCommand(click.Command):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The epilog, and the examples."""
+        # Imported here: only help needs it.
+        from s3k_async.cli.examples import examples_of
+
+        super().format_epilog(ctx, formatter)
+        if examples := examples_of(ctx.command_path):
+            with formatter.section("Examples" if len(examples) > 1 else "Example"):
+                for example in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class PlainCommand(_ExampleCommand):
     """A command without a volume."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
@@ -191,13 +223,16 @@ class PlainCommand(click.Command):
         return super().invoke(ctx)
 
 
-class VolumeCommand(click.Command):
+class VolumeCommand(_ExampleCommand):
     """A command that opens volumes: every setting is also a flag of it, listed in the help if
     `show_settings`."""
 
     def __init__(self, *arguments: Any, show_settings: bool = False, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self._own = {name for param in self.params for name in param.opts}
+        for param in self.params:
+            if param.type is click.STRING:
+                param.type = _Word()
         self.params += [
             *common_options(hidden=True),
             *setting_options(shown=show_settings, without=self._own),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from s3k_async.attributes import Attributes
 from s3k_async.model import FileStatus
@@ -27,6 +28,10 @@ _CONTROL = re.compile(
 )
 """Characters that move a terminal's cursor, end a line or change the direction of text, and halves
 of surrogate pairs."""
+
+
+_GAP: Final = 2
+"""Spaces between columns."""
 
 
 def one_line(text: str) -> str:
@@ -65,6 +70,14 @@ class Output:
         """Flush the stream."""
         self._stream.flush()
 
+    def columns(self, names: Sequence[str]) -> None:
+        """Names in columns that fit the terminal, sorted downwards, as `ls` has them."""
+        from rich.cells import cell_len
+
+        shown = [safe_text(one_line(name), self._stream.encoding) for name in names]
+        for line in _in_columns(shown, [cell_len(each) for each in shown], _terminal_width()):
+            self._stream.write(line + "\n")
+
     def branches(self) -> tuple[str, str, str, str]:
         """The branches of a tree: to a child, to the last one, past a child, past the last one."""
         try:
@@ -72,6 +85,26 @@ class Output:
         except UnicodeEncodeError:
             return "|-- ", "`-- ", "|   ", "    "
         return "├── ", "└── ", "│   ", "    "
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _in_columns(names: Sequence[str], widths: Sequence[int], room: int) -> Iterator[str]:
+    """Lines of names in as many columns as fit into `room`; `widths` are those of the names."""
+    most = max(1, room // (min(widths, default=room) + _GAP))
+    for count in range(min(most, len(names)), 0, -1):
+        rows = -(-len(names) // count)
+        column = [max(widths[start : start + rows]) for start in range(0, len(names), rows)]
+        if count == 1 or sum(column) + _GAP * (len(column) - 1) <= room:
+            for row in range(rows):
+                places = range(row, len(names), rows)
+                padded = (
+                    names[at] + " " * (column[at // rows] - widths[at] + _GAP) for at in places
+                )
+                yield "".join(padded).rstrip(" ")
+            return
 
 
 def status_fields(status: FileStatus) -> dict[str, Any]:

@@ -20,7 +20,8 @@ PATIENCE = 0.5
 
 
 class ProgressMeter:
-    """Shows counts, bytes, rate and remaining time of work by callbacks; nothing unless `shown`.
+    """Shows phase, counts with their unit, bytes, rate and remaining time of work by callbacks;
+    nothing unless `shown`. The rate is that of the phase: of bytes, else of the counts.
 
     One meter can show several pieces of work: `part()` returns the callback of each, and their
     numbers are added.
@@ -31,7 +32,7 @@ class ProgressMeter:
         self._title = title
         self._total = total
         self._parts: list[Progress] = []
-        self._start = SYSTEM.monotonic()
+        self._start = self._phase_start = SYSTEM.monotonic()
         self._stack = ExitStack()
         self._display: Display | None = None
         self._task: TaskID | None = None
@@ -80,15 +81,16 @@ class ProgressMeter:
             else None
         )
         moved = sum(part.bytes for part in self._parts)
-        seconds = max(SYSTEM.monotonic() - self._start, 0.001)
+        done = sum(part.done for part in self._parts)
+        seconds = SYSTEM.monotonic() - self._phase_start
         self._display.update(
             self._task,
             description=self._name(),
-            completed=sum(part.done for part in self._parts),
+            completed=done,
             unit=progress.unit,
             total=self._total if self._total is not None else known,
             moved=f"{moved / 1e6:,.1f} MB" if moved else "",
-            speed=f"{moved / 1e6 / seconds:,.1f} MB/s" if moved else "",
+            speed=_rate(done, moved, seconds),
         )
 
     def _name(self) -> str:
@@ -97,7 +99,7 @@ class ProgressMeter:
     def _begin(self, phase: str) -> None:
         """Start a phase, with counts of its own."""
         self._phase = phase
-        self._start = SYSTEM.monotonic() if self._display is not None else self._start
+        self._phase_start = SYSTEM.monotonic()
         self._parts = [Progress(self._title, 0) for _ in self._parts]
         if self._display is not None and self._task is not None:
             self._display.reset(self._task, total=None)
@@ -140,3 +142,10 @@ class ProgressPart:
     def __call__(self, progress: Progress) -> None:
         """The callback of the client."""
         self._meter.report(self._index, progress)
+
+
+def _rate(done: int, moved: int, seconds: float) -> str:
+    """The rate of a phase; empty in its first moments."""
+    if seconds < PATIENCE or seconds == 0:
+        return ""
+    return f"{moved / 1e6 / seconds:,.1f} MB/s" if moved else f"{done / seconds:,.0f}/s"

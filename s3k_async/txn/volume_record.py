@@ -100,6 +100,7 @@ __all__ = [
     "need_retention",
     "read_trash_retention",
     "require_flags",
+    "require_tag",
     "same_record",
     "scope_of",
     "with_needed",
@@ -601,7 +602,7 @@ async def find_or_repair(
                 if locked or destroying:
                     return stored
                 raise BusyError(locked_message(item, runtime.now_ms()), path=where)
-            _agree(stored, tagged, where)
+            require_tag(stored, tagged, where)
             if tagged is None and tags:
                 await _write_tag(table, stored, runtime, policy, where)
             return stored
@@ -629,7 +630,8 @@ def locked_message(item: Item, now_ms: int) -> str:
     )
 
 
-def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
+def require_tag(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
+    """Raises VolumeMismatchError if record item and table tag disagree."""
     if tagged is not None and tagged != stored:
         wanted = {each.name: getattr(tagged, each.name) for each in fields(tagged) if each.compare}
         raise VolumeMismatchError(

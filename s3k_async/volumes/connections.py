@@ -12,8 +12,7 @@ from s3k_async._core.metering import Meter, Part, RequestCounter
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
-from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor
-from s3k_async.backends.ports.items import ItemTable
+from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor, TableStore
 from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
@@ -56,7 +55,7 @@ class VolumeConnections:
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
-    def table(self) -> tuple[RetryingItems, ItemTable]:
+    def table(self) -> tuple[RetryingItems, TableStore]:
         """The items and their table."""
         location = self.config.table
         require_capabilities(location)

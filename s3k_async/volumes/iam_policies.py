@@ -16,7 +16,7 @@ from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.volumes.connections import hot_location, log_location
 
-__all__ = ["ROLES", "Role", "iam_policy"]
+__all__ = ["ROLES", "Needs", "Role", "iam_policy", "needs_of"]
 
 Role: TypeAlias = Literal["reader", "writer", "gc", "spark", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -25,7 +25,7 @@ _VERSION: Final = "2012-10-17"
 
 
 @dataclass(frozen=True, slots=True)
-class _Needs:
+class Needs:
     """Actions of a role, without the prefix of the service."""
 
     table: frozenset[str]
@@ -42,9 +42,9 @@ class _Needs:
         data: Iterable[str] = (),
         log: Iterable[str] = (),
         buckets: Iterable[str] = (),
-    ) -> _Needs:
+    ) -> Needs:
         """These and more."""
-        return _Needs(
+        return Needs(
             self.table.union(table),
             self.data.union(data),
             self.log.union(log),
@@ -52,7 +52,7 @@ class _Needs:
         )
 
 
-_READER: Final = _Needs(
+_READER: Final = Needs(
     table=frozenset({"DescribeTable", "ListTagsOfResource", "GetItem", "BatchGetItem", "Query"}),
     data=frozenset({"GetObject"}),
     log=frozenset(),
@@ -66,16 +66,32 @@ _SPARK: Final = _WRITER.plus(
     table=("Scan", "BatchWriteItem"),
     buckets=("ListBucket", "ListBucketMultipartUploads"),
 )
-_NEEDS: Final[dict[Role, _Needs]] = {
+_NEEDS: Final[dict[Role, Needs]] = {
     "reader": _READER,
     "writer": _WRITER,
     "gc": _WRITER.plus(table=("Scan",), buckets=("ListBucket", "ListBucketMultipartUploads")),
     "spark": _SPARK,
     "operator": _SPARK.plus(
-        table=("CreateTable", "DeleteTable", "TagResource"),
-        buckets=("CreateBucket",),
+        table=(
+            "CreateTable",
+            "DeleteTable",
+            "DescribeContinuousBackups",
+            "DescribeTimeToLive",
+            "TagResource",
+        ),
+        buckets=(
+            "CreateBucket",
+            "GetBucketVersioning",
+            "GetEncryptionConfiguration",
+            "GetLifecycleConfiguration",
+        ),
     ),
 }
+
+
+def needs_of(role: Role) -> Needs:
+    """The actions that a role needs."""
+    return _NEEDS[role]
 
 
 def iam_policy(
@@ -122,7 +138,7 @@ def iam_policy(
 
 
 def _on_objects(
-    name: str, actions: Iterable[str], bucket: str, prefix: str, needs: _Needs
+    name: str, actions: Iterable[str], bucket: str, prefix: str, needs: Needs
 ) -> list[dict[str, Any]]:
     """What a role may do with the objects of a location, and that it may list them."""
     statements = [_statement(name, "s3", actions, [f"{bucket}/{prefix}*"])]

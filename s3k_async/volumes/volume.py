@@ -51,6 +51,7 @@ from s3k_async.volumes.connections import VolumeConnections, hot_location, log_l
 __all__ = [
     "NO_PATIENCE",
     "Volume",
+    "is_beside",
     "metadata_store",
     "open_volume",
     "require_agreement",
@@ -143,7 +144,7 @@ async def open_volume(
         if config.log is not None:
             log_place = connections.blobs(config.log, "log")
             await _require_place(log_place)
-            if native and not _is_beside(config.log, config):
+            if native and not is_beside(config.log, config):
                 await require_claim(log_place, record, table_identity(config, config.log))
             log_blobs = log_place.below(record.scope)
         log: OperationLog = DisabledLog()
@@ -330,7 +331,7 @@ def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
             location.require_encryption(writable=writable)
 
 
-def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
+def is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
     """Whether the log is in the data location, or with the data in the directory of an embedded
     volume: the mark of the data applies to both."""
     log_text, data_text = location_text(log, config.table), location_text(config.data, config.table)

@@ -97,7 +97,8 @@ def test_count(cli: Cli, small_tree: Tree, volume: str) -> None:
         ["2", "3", "2010", f"{volume}/a"],
         ["0", "1", "3", f"{volume}/top.txt"],
     ]
-    assert cli.ok("count", "--human", "/a").out.split()[2] == "2.0K"
+    for human in ("--human", "-h"):
+        assert cli.ok("count", human, "/a").out.split()[2] == "2.0K"
 
 
 def test_count_as_json_is_that_of_du(cli: Cli, small_tree: Tree) -> None:

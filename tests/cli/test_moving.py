@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.cli.examples import EXAMPLES
 from s3k_async.cli.invocation import Invocation
 from s3k_async.config import VolumeConfig
 from tests.cli.conftest import Cli
@@ -240,7 +242,8 @@ def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
         "stop all writers"
         in cli.fails(6, "oplog", "retire", old, "--successor", "s3k://new", "--yes").errors
     )
-    flags = ["oplog", "retire", old, "--successor", "s3k://new", "--grace", "0"]
+    example = shlex.split(EXAMPLES["oplog retire"][0].replace("s3k://old", old))
+    flags = [*example[1:], "--grace", "0"]
     told = cli.ok(*flags).out
     assert told == (
         "dry run: would move 2 log objects below retired-1.0-log/; 1 file not committed, not "

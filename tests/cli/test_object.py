@@ -56,7 +56,9 @@ def test_ls_lists_all_pages(cli: Cli, filled: list[str], monkeypatch: pytest.Mon
 def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
     """H3's command refused them."""
     cli.ok("attr", "/b/a.txt", "--set", "name=value")
-    assert cli.ok("object", "cp", "/b/a.txt", "/other/x/copy").out == "copied 1 object\n"
+    assert cli.ok("object", "cp", "/b/a.txt", "/other/x/copy").out == (
+        "copied 1 object to /other/x/copy\n"
+    )
     assert cli.ok("cat", "/other/x/copy").out == "a.txt"
     assert cli.ok("find", "--metadata", "name", "/other").out.split() == ["/other/x/copy"]
     cli.ok("object", "mv", "/b/a.csv", "/other/moved")
@@ -73,11 +75,13 @@ def test_recursive_with_include_and_exclude(cli: Cli, filled: list[str]) -> None
         "objects": 1
     }
     assert cli.ok("object", "ls", "/other").out.split() == ["y/two.csv"]
-    assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == "moved 3 objects\n"
+    assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == ("moved 3 objects to /other/z\n")
     assert cli.ok("object", "ls", "/b").out.split() == ["a.csv", "a.txt"]
     assert cli.ok("object", "ls", "/other/z").out.split() == ["z/e/one.txt", "z/two.csv", "zx"]
     cli.fails(2, "object", "rm", "/b/a.txt", "--include", "*")
-    assert cli.ok("object", "rm", "-r", "/other", "--exclude", "*.txt").out == "deleted 3 objects\n"
+    assert cli.ok("object", "rm", "-r", "/other", "--exclude", "*.txt").out == (
+        "deleted 3 objects from /other\n"
+    )
     assert cli.ok("object", "ls", "/other").out.split() == ["z/e/one.txt"]
     cli.ok("object", "rm", "/b/a.txt", "/b/a.csv")
     assert cli.ok("object", "ls", "/b").out == ""

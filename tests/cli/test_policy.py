@@ -68,6 +68,8 @@ COLLECTION = (
     ("oplog", "compact", VOLUME, "--yes", "--grace", "0"),
 )
 OPERATION = (
+    ("doctor", VOLUME, "--role", "operator"),
+    ("info", VOLUME, "--sizes"),
     ("fsck", VOLUME),
     ("fsck", "repair", VOLUME, "--yes"),
     ("dump", VOLUME, "-o", "dump"),

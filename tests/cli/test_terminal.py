@@ -9,12 +9,15 @@ import sys
 import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 
 import pytest
+from rich.cells import cell_len
 
 from s3k_async.cli import progress as progress_module
 from s3k_async.cli.progress import ProgressMeter
 from s3k_async.model import Progress
+from tests.support import FakeClock, fake_runtime
 
 COMMAND = [sys.executable, "-m", "s3k_async.cli"]
 LIMIT = 60
@@ -71,6 +74,24 @@ def test_control_characters_in_names_are_escaped(embedded: str) -> None:
     )
     assert at_a_terminal("ls", embedded) == (0, "a\\x1b[31mred\\nline\\u202e\n")
     assert "\x1b" not in at_a_terminal("tree", embedded)[1]
+
+
+def test_a_listing_is_in_columns_that_fit(embedded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number:02}-{'x' * (number % 9)}" for number in range(30)] + ["äö", "日本語"]
+    paths = [f"{embedded}:/{name}" for name in names]
+    subprocess.run([*COMMAND, "touch", *paths], check=True, timeout=LIMIT)
+    for width in (80, 40, 10):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = at_a_terminal("ls", embedded)[1].splitlines()
+        assert max(map(cell_len, lines)) <= max(width, *map(cell_len, names))
+        assert sorted(" ".join(lines).split()) == sorted(names)
+        rows = [line.split() for line in lines]
+        columns = zip_longest(*rows)
+        assert [name for column in columns for name in column if name] == sorted(names)
+        assert len(rows) < 8 or width < 80
+    piped = subprocess.run([*COMMAND, "ls", embedded], check=True, timeout=LIMIT, stdout=-1)
+    assert piped.stdout.decode().splitlines() == sorted(names)
+    assert len(at_a_terminal("ls", "-l", embedded)[1].splitlines()) == len(names)
 
 
 def test_headers_and_results_of_lookups(embedded: str) -> None:
@@ -191,3 +212,25 @@ def test_a_meter_shows_phases_and_units_and_counts_each_from_the_start(
         ("put: table", 10, "entries"),
         ("put: table", 20, "entries"),
     ]
+
+
+def test_the_rate_is_that_of_the_phase(
+    meter: ProgressMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(progress_module, "SYSTEM", fake_runtime(clock))
+    part = meter.part()
+    assert part is not None
+    rates = []
+    for seconds, phase, done, size in (
+        (0, "log", 1000, 0),
+        (2, "log", 3000, 0),
+        (5, "table", 10, 0),
+        (4, "table", 8000, 0),
+        (0, "sweep", 1, 0),
+        (2, "sweep", 10, 5_000_000),
+    ):
+        clock.advance(seconds)
+        part(Progress("gc", done, bytes=size, phase=phase))
+        rates.append(meter.tasks[0].fields["speed"])
+    assert rates == ["", "1,500/s", "", "2,000/s", "", "2.5 MB/s"]

@@ -147,6 +147,8 @@ _ON_BUCKETS = {
     ("GET", "uploads"): "ListBucketMultipartUploads",
     ("GET", "location"): "GetBucketLocation",
     ("GET", "versioning"): "GetBucketVersioning",
+    ("GET", "lifecycle"): "GetLifecycleConfiguration",
+    ("GET", "encryption"): "GetEncryptionConfiguration",
 }
 
 
@@ -156,7 +158,8 @@ def s3_accesses(method: str, target: str, headers: Mapping[str, str], body: byte
     query = parse_qs(parts.query, keep_blank_values=True)
     bucket, _, key = unquote(parts.path)[1:].partition("/")
     on_bucket, on_object = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
-    kinds = [each for each in ("uploads", "uploadId", "location", "versioning") if each in query]
+    known = ("uploads", "uploadId", "location", "versioning", "lifecycle", "encryption")
+    kinds = [each for each in known if each in query]
     kind = kinds[0] if kinds else ""
     if not key and "delete" in query:
         return [

@@ -55,6 +55,11 @@ class Credentials:
     def __repr__(self) -> str:
         return f"Credentials({self._keys!r})"
 
+    @property
+    def method(self) -> str:
+        """Where the credentials come from, as botocore names it; empty without any."""
+        return str(getattr(self._source, "method", ""))
+
     def ready(self) -> Keys | None:
         """The keys, if they are valid now. Starts their renewal when it is due."""
         if self._keys is None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.errors import ConfigError
 
 __all__ = ["DynamoTable"]
@@ -53,6 +54,11 @@ class DynamoTable(TableLocation):
         from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 
         return WireItems(self.name, self.aws, opening.session, runtime=opening.runtime)
+
+    def inspection(self, opening: OpenContext) -> Inspection:
+        from s3k_async.backends.dynamodb.table_facts import DynamoInspection
+
+        return DynamoInspection(self.name, self.aws, opening.session, opening.runtime)
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from s3k_async._core.file_modes import make_parent
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.backends.url_parts import absolute_path, file_url_path
 
 __all__ = ["LocalDirectory"]
@@ -42,6 +43,11 @@ class LocalDirectory(BlobLocation):
         from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(self.path)
+
+    def inspection(self, opening: OpenContext) -> Inspection:  # noqa: ARG002
+        from s3k_async.backends.local.disk_space import LocalDisk
+
+        return LocalDisk(self.path)
 
     async def prepare(self) -> None:
         await run_sync(make_parent, self.path)

@@ -21,6 +21,7 @@ from s3k_async.backends.location import (
     TableStore,
 )
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.backends.url_parts import absolute_path
 from s3k_async.errors import ConfigError
 
@@ -73,6 +74,11 @@ class RocksdbTable(_RocksdbLocation, TableLocation):
         conditional_writes=True, transaction_size=100, snapshot_reads=True
     )
 
+    def inspection(self, opening: OpenContext) -> Inspection:  # noqa: ARG002
+        from s3k_async.backends.local.disk_space import LocalDisk
+
+        return LocalDisk(self.path)
+
     def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.rocksdb.rocksdb_items import RocksdbItemStore
 
@@ -104,6 +110,11 @@ class RocksdbBlobs(_RocksdbLocation, BlobLocation):
     capabilities: ClassVar[BlobCapabilities] = BlobCapabilities(
         conditional_writes=True, multipart=True, sorted_listing=True
     )
+
+    def inspection(self, opening: OpenContext) -> Inspection:  # noqa: ARG002
+        from s3k_async.backends.local.disk_space import LocalDisk
+
+        return LocalDisk(self.path)
 
     def open(self, opening: OpenContext) -> BlobStore:
         from s3k_async.backends.rocksdb.rocksdb_blobs import RocksdbBlobStore

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.backends.url_parts import single_name
 
 __all__ = ["S3Bucket", "s3_prefix"]
@@ -49,6 +50,11 @@ class S3Bucket(BlobLocation):
         return WireBlobs(
             self.bucket, self.prefix, self.aws, opening.session, runtime=opening.runtime
         )
+
+    def inspection(self, opening: OpenContext) -> Inspection:
+        from s3k_async.backends.s3.bucket_facts import S3Inspection
+
+        return S3Inspection(self.bucket, self.aws, opening.session, opening.runtime)
 
     def text(self, home: str | None) -> str:  # noqa: ARG002
         return f"s3://{self.bucket}/{self.prefix}"

@@ -13,6 +13,7 @@ from s3k_async._core.file_modes import make_parent
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
+from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.backends.url_parts import TABLE_FILE, absolute_path
 
 __all__ = ["SqliteFile"]
@@ -42,6 +43,11 @@ class SqliteFile(TableLocation):
         from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
         return SqliteItems(self.path)
+
+    def inspection(self, opening: OpenContext) -> Inspection:  # noqa: ARG002
+        from s3k_async.backends.local.disk_space import LocalDisk
+
+        return LocalDisk(self.home)
 
     async def prepare(self) -> None:
         await run_sync(make_parent, self.path)

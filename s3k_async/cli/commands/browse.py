@@ -87,10 +87,10 @@ def ls(
     """List the names in a directory, directories with a trailing /; or one file. Also of a bucket
     without a volume: s3://BUCKET/PREFIX.
 
-    With -l the type is d (directory), - (file) or w (being written), and times are in UTC.
-    Listings of up to 10,000 entries are sorted by path. With --json, one JSON object per line. With
-    -o, all attributes of each entry in no particular order, as JSON lines or Parquet, with bounded
-    memory.
+    On a terminal, names are in columns; elsewhere, and with -l or -R, one per line. With -l the
+    type is d (directory), - (file) or w (being written), and times are in UTC. Listings of up to
+    10,000 entries are sorted by path. With --json, one JSON object per line. With -o, all
+    attributes of each entry in no particular order, as JSON lines or Parquet, with bounded memory.
     """
     if (bucket := bucket_address(path)) is not None:
         if file is not None or kind is not None or everything:
@@ -110,6 +110,8 @@ def ls(
         client = await clients.of(address)
         top = normalize(address.path)
         found = client.list(top, recursive=recursive, include_uncommitted=everything)
+        names: list[str] = []
+        in_columns = invocation.output.is_terminal and not (invocation.json or long or recursive)
         async with aclosing(_in_order(found)) as statuses:
             async for status in statuses:
                 if invocation.json:
@@ -117,7 +119,16 @@ def ls(
                     continue
                 name = status.path if recursive or status.path == top else status.name
                 shown = name + "/" if status.is_dir else name
-                invocation.output.line(_long_line(status, shown, human) if long else shown)
+                if not in_columns:
+                    invocation.output.line(_long_line(status, shown, human) if long else shown)
+                    continue
+                names.append(shown)
+                if len(names) > SORTED:
+                    in_columns = False
+                    for each in names:
+                        invocation.output.line(each)
+        if in_columns:
+            invocation.output.columns(names)
 
     invocation.run(work)
 

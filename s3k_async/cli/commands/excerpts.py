@@ -60,8 +60,6 @@ def head(
 
     Only the beginning of a file is read, up to the end of the last line. Several files have a
     header each, unless --quiet or --json is given.
-
-    Example: s3k head -n 2 /raw/a.csv
     """
 
     async def end(reader: FileReader) -> tuple[int, int]:
@@ -83,8 +81,6 @@ def tail(
 
     Only the end of a file is read. Several files have a header each, unless --quiet or --json is
     given.
-
-    Example: s3k tail -c 1KiB /raw/a.csv
     """
 
     async def start(reader: FileReader) -> tuple[int, int]:

@@ -36,8 +36,6 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
 
     With --verify each file is read, and its content compared with its size and checksum; a checksum
     that is not recorded is computed. With --json, one JSON object per line.
-
-    Example: s3k checksum --verify /raw/a.csv
     """
 
     async def one(clients: Clients, path: str) -> None:
@@ -76,14 +74,12 @@ async def _verified_checksum(reader: FileReader) -> str:
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
+@click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 @click.pass_obj
 def count(invocation: Invocation, paths: tuple[str, ...], human: bool) -> None:
     """Show the number of directories (including PATH itself), of files, and of bytes of each PATH.
 
     The columns are those of hadoop fs -count. With --json, one JSON object per line, as of du.
-
-    Example: s3k count /raw
     """
 
     async def one(clients: Clients, path: str) -> None:
@@ -150,8 +146,6 @@ def test(context: click.Context, path: str, conditions: tuple[str, ...]) -> None
 
     Without an option, whether PATH exists; with several, whether it fulfils all of them. Nothing is
     printed, except with --json. Other exit codes are those of errors.
-
-    Example: s3k test -d /raw
     """
     invocation: Invocation = context.obj
 

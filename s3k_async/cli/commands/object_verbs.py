@@ -13,6 +13,7 @@ from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.commands.upload_verbs import upload
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, plural, time_text
+from s3k_async.cli.transfers import SHOWN_TARGETS
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import (
     CrossVolumeError,
@@ -353,7 +354,7 @@ def _transfer(
 
     done = invocation.run(work)
     past = {"copy": "copied", "move": "moved"}[verb]
-    invocation.say(f"{past} {plural(done, 'object')}", objects=done)
+    invocation.say(f"{past} {plural(done, 'object')} to {target}", objects=done)
 
 
 @object.command(cls=VolumeCommand)
@@ -388,7 +389,9 @@ def rm(
             count += 1
 
     invocation.run(lambda clients: for_each(found, lambda place: one(clients, place)))
-    invocation.say(f"deleted {plural(count, 'object')}", objects=count)
+    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
+    where = f"{', '.join(places[:SHOWN_TARGETS])}{more}"
+    invocation.say(f"deleted {plural(count, 'object')} from {where}", objects=count)
 
 
 def _need_recursive(

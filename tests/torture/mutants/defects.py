@@ -49,6 +49,8 @@ RETENTION = "tests/layouts/test_retention.py"
 STAGED = "tests/layouts/test_staged_directories.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
 EXTENTS = "tests/storage/test_extents.py"
+DIAGNOSIS = "tests/diagnosis/test_faults.py"
+DOCTOR = "tests/cli/test_doctor.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
@@ -2666,6 +2668,76 @@ DEFECTS: tuple[Defect, ...] = (
         "        await self._store.indexes.add_subtree(state)\n",
         "",
         f"{RULE_TOOLS}::test_a_restored_entry_expires",
+    ),
+    Defect(
+        "doctor: a failure ends the checks after it",
+        "diagnosis/check_result.py",
+        "    except S3kError as error:\n        result = failed(error, check.remedy)\n",
+        "",
+        f"{DIAGNOSIS}::test_a_record_and_a_tag_that_differ",
+    ),
+    Defect(
+        "doctor: the clock without the time of the answer's date",
+        "backends/aws/service_contact.py",
+        "ahead_ms=None if there is None else there - sent_ms - milliseconds // 2",
+        "ahead_ms=None if there is None else 0",
+        f"{DIAGNOSIS}::test_a_wrong_clock",
+    ),
+    Defect(
+        "doctor: only the configured scheme is tried",
+        "backends/aws/service_contact.py",
+        "                await self._ask(channel, other)\n",
+        "                raise error\n",
+        f"{DIAGNOSIS}::test_an_endpoint_with_the_wrong_scheme",
+    ),
+    Defect(
+        "doctor: an object that is left behind",
+        "diagnosis/permission_checks.py",
+        "        await part.blobs.delete(key)\n",
+        "        pass\n",
+        f"{DIAGNOSIS}::test_nothing_is_left_behind_and_nothing_is_repaired",
+    ),
+    Defect(
+        "doctor: an item that is left behind",
+        "diagnosis/permission_checks.py",
+        "        await items.write(Delete(key, never))\n",
+        "        pass\n",
+        f"{DIAGNOSIS}::test_nothing_is_left_behind_and_nothing_is_repaired",
+    ),
+    Defect(
+        "doctor: a rule of the bucket for another prefix counts",
+        "diagnosis/setting_checks.py",
+        "(each.prefix.startswith(own) or own.startswith(each.prefix))",
+        "True",
+        f"{DIAGNOSIS}::test_a_bucket_whose_objects_expire",
+    ),
+    Defect(
+        "doctor: a rule for all of the bucket does not count",
+        "diagnosis/setting_checks.py",
+        "each.prefix.startswith(own) or own.startswith(each.prefix)",
+        "each.prefix.startswith(own)",
+        f"{DIAGNOSIS}::test_a_bucket_whose_objects_expire",
+    ),
+    Defect(
+        "doctor: refused credentials look like a missing permission",
+        "diagnosis/service_checks.py",
+        "        await part.blobs.list(limit=1)\n",
+        "",
+        f"{DIAGNOSIS}::test_a_wrong_secret",
+    ),
+    Defect(
+        "doctor: the second put is not compared",
+        "diagnosis/permission_checks.py",
+        "            is_conditional = False\n",
+        "            is_conditional = True\n",
+        f"{DIAGNOSIS}::test_a_service_without_conditional_writes",
+    ),
+    Defect(
+        "doctor: a warning is a failure",
+        "cli/commands/doctor.py",
+        '    failures = diagnosis.of("failure")\n',
+        '    failures = [*diagnosis.of("failure"), *diagnosis.of("warning")]\n',
+        f"{DOCTOR}::test_a_warning_is_no_failure",
     ),
     Defect(
         "command line: a line feed at the end that starts a line",

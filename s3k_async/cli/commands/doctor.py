@@ -1,0 +1,113 @@
+"""doctor: diagnosis of a volume and of what it depends on."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import click
+
+from s3k_async.cli.command import Amount, VolumeCommand
+from s3k_async.cli.exit_codes import ExitCode, exit_code
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import plural
+from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.diagnosis.check_result import Check, CheckResult, failed, run_checks
+from s3k_async.diagnosis.volume_diagnosis import TIMEOUT, Diagnosis, diagnose, versions_check
+from s3k_async.errors import ConfigError, InvalidArgumentError, UnsupportedError
+from s3k_async.volumes.iam_policies import ROLES, Role
+
+__all__ = ["doctor"]
+
+_REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    help="Check the permissions of this role, too, those of s3k policy.",
+)
+@click.option(
+    "--read-only", is_flag=True, help="Leave out the checks of a role that have to write."
+)
+@click.option(
+    "--timeout",
+    type=Amount(min_open=True),
+    default=TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of each check.",
+)
+@click.pass_obj
+def doctor(
+    invocation: Invocation, volume: str | None, role: str | None, read_only: bool, timeout: float
+) -> None:
+    """Check credentials, services, settings, the volume record, permissions and leftovers.
+
+    Each line says ok, or what to do. Nothing is changed. Only the permissions of a role that
+    writes are tested by writing: an object of its own in each location, which is removed again.
+    Exits with the code of the first failure; warnings do not count.
+    """
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != "/":
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+
+    async def work(_: Clients) -> Diagnosis:
+        try:
+            config = invocation.resolve(address.volume if address else None)
+            return await diagnose(
+                config, role=cast("Role | None", role), read_only=read_only, seconds=timeout
+            )
+        except (ConfigError, UnsupportedError) as error:
+            return await _unresolved(error, timeout)
+
+    _print(invocation, invocation.run(work))
+
+
+async def _unresolved(error: ConfigError | UnsupportedError, seconds: float) -> Diagnosis:
+    """The diagnosis without a volume."""
+
+    async def settings() -> CheckResult:
+        return failed(error, _REMEDY)
+
+    return Diagnosis(await run_checks([versions_check(), Check("settings", settings)], seconds))
+
+
+def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
+    """Write the results. Raises Exit after a failure."""
+    failures = diagnosis.of("failure")
+    if invocation.json:
+        counts = {f"{status}s": len(diagnosis.of(status)) for status in ("failure", "warning")}
+        checks = [_document(each) for each in diagnosis.results]
+        invocation.output.json({"ok": not failures, **counts, "checks": checks})
+    else:
+        for result in diagnosis.results:
+            invocation.output.line(_line(result))
+        if not invocation.quiet:
+            invocation.output.line(
+                f"{plural(len(diagnosis.results), 'check')}: "
+                f"{plural(len(failures), 'failure')}, "
+                f"{plural(len(diagnosis.of('warning')), 'warning')}, "
+                f"{len(diagnosis.of('skipped')):,} skipped"
+            )
+    if failures:
+        error = failures[0].error
+        code = ExitCode.FAILURE if error is None else exit_code(error)
+        raise click.exceptions.Exit(code)
+
+
+def _line(result: CheckResult) -> str:
+    remedy = f"; to do: {result.remedy}" if result.remedy else ""
+    return f"{result.status:<8} {result.name}: {result.found}{remedy}"
+
+
+def _document(result: CheckResult) -> dict[str, Any]:
+    return {
+        "name": result.name,
+        "status": result.status,
+        "found": result.found,
+        "remedy": result.remedy,
+        "code": None if result.error is None else result.error.code,
+        "path": None if result.error is None else result.error.path,
+    }

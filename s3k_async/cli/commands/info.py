@@ -1,0 +1,124 @@
+"""info: what a volume is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import click
+
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import human_size, plural, time_text
+from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.diagnosis.volume_summary import BlobSummary, VolumeSummary, summarize
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.volumes import open_volume
+
+__all__ = ["info"]
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option(
+    "--sizes",
+    is_flag=True,
+    help="Count objects and bytes of data and log, by listing them: a request for each thousand.",
+)
+@click.pass_obj
+def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
+    """Show what a volume is: its record, layout and features, its locations and their settings.
+
+    What the service does not report, or the credentials may not read, is left out. The service
+    updates items and size of a table every few hours.
+    """
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != "/":
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    config = invocation.resolve(address.volume if address else None)
+
+    async def work() -> VolumeSummary:
+        opened = await open_volume(config)
+        try:
+            return await summarize(opened, sizes=sizes)
+        finally:
+            await opened.close()
+
+    document = _document(anyio.run(work))
+    if invocation.json:
+        invocation.output.json(document)
+        return
+    for name, text in _lines(document):
+        invocation.output.line(f"{name:>16}: {text}")
+
+
+def _document(summary: VolumeSummary) -> dict[str, Any]:
+    record = summary.record
+    table: dict[str, Any] = {"location": summary.table}
+    if (found := summary.description) is not None:
+        table |= {
+            "status": found.status.lower(),
+            "capacity": found.capacity,
+            "encryption": found.encryption,
+            "items": found.items,
+            "bytes": found.bytes,
+            "protected": found.is_protected,
+            "replicas": list(found.replicas),
+        }
+    if summary.backups is not None:
+        table["backups"] = summary.backups
+    return {
+        "name": record.name,
+        "id": record.volume_id,
+        "kind": record.kind,
+        "created_ms": record.created_ms,
+        "layout": record.layout,
+        "suffix_count": record.suffix_count,
+        "hash": record.hash,
+        "log_mode": record.log_mode,
+        "flags": list(record.flags),
+        "trash_retention": record.trash_retention,
+        "table": table,
+        **{name: _blobs(each) for name, each in summary.blobs.items()},
+    }
+
+
+def _blobs(found: BlobSummary) -> dict[str, Any]:
+    fields: dict[str, Any] = {"location": found.location}
+    if found.versioning is not None:
+        fields["versioning"] = found.versioning
+    if found.encryption:
+        fields["encryption"] = found.encryption
+    if found.usage is not None:
+        fields |= {"objects": found.usage.objects, "bytes": found.usage.bytes}
+        if found.usage.audited_ms:
+            fields["last_audit_ms"] = found.usage.audited_ms
+    return fields
+
+
+def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and texts of the lines. Parts are named once, their settings with the part's name."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield name, value.pop("location")
+            for part, each in value.items():
+                if each not in ("", []):
+                    label = part.removesuffix("_ms").replace("_", " ")
+                    yield f"{name} {label}", _text(part, each)
+        elif value not in ("", None, []):
+            yield name.removesuffix("_ms").replace("_", " "), _text(name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if name.endswith("_ms"):
+        return time_text(value)
+    if name == "trash_retention":
+        return plural(value, "second")
+    if name == "bytes":
+        return f"{value:,} ({human_size(value)})"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)

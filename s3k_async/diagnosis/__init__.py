@@ -1,0 +1,1 @@
+"""Diagnosis of a volume and of what it depends on: independent checks that change nothing."""

@@ -1,0 +1,52 @@
+"""doctor: lines, JSON and exit codes. What is found: tests/diagnosis/test_faults.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+
+
+def test_a_healthy_volume(cli: Cli) -> None:
+    cli.ok("init", "./vol")
+    done = cli.ok("doctor", "./vol", "--role", "writer")
+    assert done.lines[0].startswith("ok       versions: s3k-async ")
+    assert all(line.startswith("ok ") for line in done.lines[:-1])
+    assert done.lines[-1] == f"{len(done.lines) - 1} checks: 0 failures, 0 warnings, 0 skipped"
+    assert cli.ok("doctor", "./vol", "--quiet").lines[-1].startswith("ok ")
+
+
+def test_each_line_of_a_failure_says_what_to_do(cli: Cli) -> None:
+    done = cli("doctor", "./none")
+    assert (done.code, done.errors) == (3, "")
+    place = Path.cwd() / "none"
+    assert (
+        f"failure  table access: the table does not exist: {place}/metadata.sqlite; to do: "
+        "s3k init makes it; or correct its path"
+    ) in done.lines
+    assert not Path("none").exists()
+
+
+def test_a_warning_is_no_failure(cli: Cli) -> None:
+    cli.ok("init", "./vol")
+    Path("vol/data/s3k-volume.json").unlink()
+    done = cli.ok("doctor", "./vol", "--json").json()
+    assert (done["ok"], done["failures"], done["warnings"]) == (True, 0, 1)
+    mark = next(each for each in done["checks"] if each["name"] == "data mark")
+    assert mark["status"] == "warning"
+    assert mark["remedy"] == "s3k init --take-over writes it again"
+
+
+def test_without_a_volume_the_settings_are_the_failure(cli: Cli) -> None:
+    for arguments in ((), ("s3k://unknown",)):
+        done = cli("doctor", "--json", *arguments)
+        assert (done.code, done.errors) == (11, "")
+        failure = done.json()["checks"][-1]
+        assert (failure["name"], failure["status"]) == ("settings", "failure")
+        assert failure["code"] == "config"
+        assert failure["remedy"]
+
+
+def test_arguments_that_cannot_be_meant(cli: Cli) -> None:
+    for arguments in (("./vol:/a",), ("./vol", "--role", "king"), ("./vol", "--timeout", "0")):
+        cli.fails(2, "doctor", *arguments)

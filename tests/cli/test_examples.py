@@ -1,0 +1,103 @@
+"""The examples at the end of each command's help: all are run, in an embedded volume."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from s3k_async import S3kSyncClient
+from s3k_async.cli.application import s3k
+from s3k_async.cli.examples import EXAMPLES
+from s3k_async.txn import volume_lock
+from tests.cli.conftest import Cli
+
+ELSEWHERE = {"oplog retire": "tests/cli/test_moving.py"}
+"""Commands whose example needs more than embedded volumes, and the test that runs it."""
+
+
+def leaves(group: click.Group, path: str = "") -> list[str]:
+    """The names of the commands that are no groups."""
+    found: list[str] = []
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            found += leaves(command, f"{path}{name} ")
+        else:
+            found.append(path + name)
+    return found
+
+
+def test_every_command_has_examples_at_the_end_of_its_help(cli: Cli) -> None:
+    commands = [each for each in leaves(s3k) if not each.startswith("spark ")]
+    assert sorted(commands) == sorted(EXAMPLES)
+    for command, examples in EXAMPLES.items():
+        assert 1 <= len(examples) <= 2
+        shown = cli.ok(*command.split(), "--help").lines
+        assert [line.strip() for line in shown[-len(examples) :]] == list(examples)
+        group, _, name = command.rpartition(" ")
+        default = name in ("verify", "list") and group in ("fsck", "transactions")
+        for example in examples:
+            assert len(example) <= 98
+            assert example.startswith(f"s3k {group if default else command}")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with volumes and local files, which is copied for each command."""
+    from s3k_async.cli import main
+
+    top = tmp_path_factory.mktemp("model")
+    before = os.getcwd()
+    os.chdir(top)
+    try:
+        for name in ("vol", "other", "lost"):
+            more = ["--enable", "rules"] if name == "vol" else []
+            assert main(["init", "-q", f"./{name}", *more]) == 0
+        with S3kSyncClient("./vol") as fs:
+            paths = ("/raw/a.csv", "/raw/day=1/part-0", "/raw/day=2/part-0", "/logs/app.log")
+            for path in (*paths, "/photos/2026/a.jpg", "/old/f"):
+                fs.write(path, b"1\n2\n3\n")
+            fs.makedirs("/empty")
+            fs.delete("/old", recursive=True)
+        with S3kSyncClient("./lost") as fs:
+            fs.write("/f", b"x")
+        os.unlink("lost/metadata.sqlite")
+        assert main(["rules", "set", "-q", "--expire-after", "9d", "./vol:/logs"]) == 0
+        assert main(["dump", "-q", "./vol", "-o", "dump.jsonl"]) == 0
+        Path("local").mkdir()
+        Path("local/f").write_bytes(b"x")
+        Path("report.csv").write_bytes(b"4\n")
+        Path("pairs.txt").write_text("/raw/a.csv\t/raw/b.csv\n")
+        Path("paths.txt").write_text("/raw/a.csv\n")
+    finally:
+        os.chdir(before)
+    return top
+
+
+@pytest.mark.parametrize("command", sorted({*EXAMPLES} - {*ELSEWHERE}))
+def test_the_examples_can_be_run(
+    command: str, model: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    monkeypatch.setenv("S3K_VOLUME", "./vol")
+    for number, example in enumerate(EXAMPLES[command]):
+        place = tmp_path / str(number)
+        shutil.copytree(model, place)
+        monkeypatch.chdir(place)
+        if "./tiered" in example:
+            cli.ok("init", "./tiered", "--hot", "./fast")
+        if "$ID" in example:
+            made = cli.ok("object", "upload", "create", "/photos/b.jpg", "--json").json()
+            cli.ok("object", "upload", "put", "./vol", made["id"], "1", "report.csv")
+            monkeypatch.setenv("ID", made["id"])
+        if "$KEY" in example:
+            monkeypatch.setenv("KEY", cli.ok("stat", "/raw/a.csv", "--json").json()["physical"])
+        words = [os.path.expandvars(word) for word in shlex.split(example)]
+        words = [word.replace("/tmp/", f"{place}/") for word in words]
+        done = cli(*words[1:])
+        assert (done.code, done.errors) == (0, ""), (example, done)
