@@ -211,6 +211,7 @@ class Tags:
         self._read = read
         self._write = write
         self.create, self.exists, self.drop = table.create, table.exists, table.drop
+        self.space = table.space
 
     async def read_tag(self, name: str) -> str | None:
         if self._read is not None:

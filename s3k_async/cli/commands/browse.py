@@ -106,6 +106,17 @@ def ls(
     if kind is not None:
         raise click.UsageError("--format requires -o FILE")
 
+    _list_names(invocation, address, recursive, long, human, everything)
+
+
+def _list_names(
+    invocation: Invocation,
+    address: Address,
+    recursive: bool,
+    long: bool,
+    human: bool,
+    everything: bool,
+) -> None:
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
         top = normalize(address.path)
