@@ -64,6 +64,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 fs.write(path, b"1\n2\n3\n")
             fs.makedirs("/empty")
             fs.delete("/old", recursive=True)
+            fs.write("/published/f", b"x")
+            fs.write("/gone.csv", b"5\n")
+            fs.delete("/gone.csv")
         with S3kSyncClient("./lost") as fs:
             fs.write("/f", b"x")
         os.unlink("lost/metadata.sqlite")
