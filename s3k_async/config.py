@@ -23,6 +23,7 @@ __all__ = [
     "ENCRYPTIONS",
     "AwsConfig",
     "BlobLocation",
+    "ChangeDetectionMode",
     "DynamoTable",
     "LocalDirectory",
     "LogMode",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
+ChangeDetectionMode: TypeAlias = Literal["server", "client", "warn", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ class Tuning:
     None: the effective user of the process that opens the client."""
     gids: tuple[int, ...] | None = None
     """Groups of that user, the group of new entries first; None: those of the process."""
+    change_detection: ChangeDetectionMode = "server"
+    """What happens if another program has replaced a physical object. `server`: every read and copy
+    is conditional on the recorded entity tag, and raises CorruptDataError; `client`: the tag in the
+    answer is compared; `warn`: as that, but a warning is logged; `none`: nothing is compared but
+    the size."""
     hot_writes: Literal["back", "through"] = "back"
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.attributes import MAX_ID
-from s3k_async.config import ENCRYPTIONS, LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, ChangeDetectionMode, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -356,6 +356,14 @@ _CLIENT: Final = (
         "Groups of that user, that of new entries first, separated by commas.",
         minimum=0,
         maximum=MAX_ID,
+    ),
+    Option(
+        "change_detection",
+        "choice",
+        "client",
+        "How to detect that another program has replaced stored data: server, client, warn or "
+        "none.",
+        choices=get_args(ChangeDetectionMode),
     ),
     Option(
         "hot_writes",

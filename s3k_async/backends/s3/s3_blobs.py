@@ -138,9 +138,18 @@ class S3Blobs:
     copy_concurrency = 8
 
     def __init__(
-        self, bucket: str, prefix: str, service: AwsConfig, session: object | None = None
+        self,
+        bucket: str,
+        prefix: str,
+        service: AwsConfig,
+        session: object | None = None,
+        *,
+        conditional_reads: bool = True,
     ) -> None:
+        """`conditional_reads`: whether a required etag of a read or of the source of a copy is sent
+        as a condition; otherwise the answer is compared, of a copy that to a HeadObject before."""
         self.bucket = bucket
+        self.conditional_reads = conditional_reads
         self._prefix = prefix
         self._service = service
         self.aws = AwsClient("s3", service, session)
@@ -271,7 +280,7 @@ class S3Blobs:
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": full}
         if start or end is not None:
             request["Range"] = range_text(start, end)
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["IfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(self._uri(full), codes=BY_GET):
@@ -326,6 +335,8 @@ class S3Blobs:
     ) -> BlobInfo:
         full = self.full_key(key)
         source = self._copied_from(source, full)
+        if not self.conditional_reads and if_match is not None:
+            found = None
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
@@ -354,7 +365,7 @@ class S3Blobs:
             "CopySource": {"Bucket": source_bucket, "Key": source_full},
             **self._encrypted(),
         }
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
@@ -544,8 +555,13 @@ class S3Blobs:
         origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
         request: dict[str, Any] = {**target, "PartNumber": number, "CopySource": origin}
         request["CopySourceRange"] = range_text(*extent)
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
+        elif if_match is not None:
+            found = await source.head(source_key)
+            if found is None:
+                raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+            check_unchanged(found, if_match)
         client = await self.client()
         with map_exceptions(source.uri(source_key), writing=True, codes=_BY_PART):
             answer = await client.upload_part_copy(**request)

@@ -119,8 +119,9 @@ class WireBlobs(S3Blobs):
         session: object | None = None,
         *,
         runtime: Runtime = SYSTEM,
+        conditional_reads: bool = True,
     ) -> None:
-        super().__init__(bucket, prefix, service, session)
+        super().__init__(bucket, prefix, service, session, conditional_reads=conditional_reads)
         self._runtime = runtime
         self._target: _Target | None = None
         self._by_reference = not _PLAIN_BUCKET.fullmatch(self.bucket) or self.bucket.endswith(
@@ -217,7 +218,7 @@ class WireBlobs(S3Blobs):
     ) -> Answer:
         ranged = start > 0 or end is not None
         headers = [("Range", range_text(start, end))] if ranged else []
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             headers.append(("If-Match", f'"{if_match}"'))
         return await self._send(
             "GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds
@@ -253,7 +254,7 @@ class WireBlobs(S3Blobs):
     ) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
         headers += encryption_headers(self._service, self._root)
         answer = await self._send(
