@@ -23,7 +23,6 @@ __all__ = [
     "ENCRYPTIONS",
     "AwsConfig",
     "BlobLocation",
-    "ChangeDetectionMode",
     "DynamoTable",
     "LocalDirectory",
     "LogMode",
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
-ChangeDetectionMode: TypeAlias = Literal["server", "client", "warn", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class Tuning:
     None: the effective user of the process that opens the client."""
     gids: tuple[int, ...] | None = None
     """Groups of that user, the group of new entries first; None: those of the process."""
-    change_detection: ChangeDetectionMode = "server"
+    change_detection: Literal["server", "client", "warn", "none"] = "server"
     """What happens if another program has replaced a physical object. `server`: every read and copy
     is conditional on the recorded entity tag, and raises CorruptDataError; `client`: the tag in the
     answer is compared; `warn`: as that, but a warning is logged; `none`: nothing is compared but

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Final, get_args
 
-from s3k_async.config import ChangeDetectionMode, LogMode
+from s3k_async.config import LogMode
 from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.settings.options import OPTIONS, Option, OptionType
 
@@ -28,7 +28,6 @@ TYPES: Final[dict[OptionType, str]] = {
     "secret": "str | Secret",
 }
 CHOICES: Final = {
-    get_args(ChangeDetectionMode): "ChangeDetectionMode",
     get_args(HashName): "HashName",
     get_args(LayoutName): "LayoutName",
     get_args(LogMode): "LogMode",
@@ -47,7 +46,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import ChangeDetectionMode, LogMode, Secret
+from s3k_async.config import LogMode, Secret
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]

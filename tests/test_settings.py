@@ -471,6 +471,7 @@ VALUES: dict[str, Any] = {
     "boolean": False,
     "secret": "hush",
     "choice": "aws:kms",
+    "change_detection": "client",
     "hot_writes": "through",
 }
 """A value of each type, and of an option whose type does not determine it."""

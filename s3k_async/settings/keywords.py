@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import ChangeDetectionMode, LogMode, Secret
+from s3k_async.config import LogMode, Secret
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
@@ -339,7 +339,7 @@ class Settings(TypedDict, total=False):
     gids: Sequence[int] | str | None
     """Groups of that user, that of new entries first, separated by commas."""
 
-    change_detection: ChangeDetectionMode | None
+    change_detection: Literal["server", "client", "warn", "none"] | None
     """How to detect that another program has replaced stored data: server, client, warn or none."""
 
     hot_writes: Literal["back", "through"] | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.attributes import MAX_ID
-from s3k_async.config import ENCRYPTIONS, ChangeDetectionMode, LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -363,7 +363,7 @@ _CLIENT: Final = (
         "client",
         "How to detect that another program has replaced stored data: server, client, warn or "
         "none.",
-        choices=get_args(ChangeDetectionMode),
+        choices=("server", "client", "warn", "none"),
     ),
     Option(
         "hot_writes",

@@ -13,23 +13,22 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar, get_args
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import anyio
 
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
-from s3k_async.config import ChangeDetectionMode
 from s3k_async.errors import BlobChangedError, BlobNotFoundError, CorruptDataError
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
-__all__ = ["MODES", "ChangeDetection", "RecordedObject", "checksum_of", "is_uri"]
+__all__ = ["ChangeDetection", "RecordedObject", "checksum_of", "is_uri"]
 
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MODES: Final[tuple[str, ...]] = get_args(ChangeDetectionMode)
+Mode: TypeAlias = Literal["server", "client", "warn", "none"]
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes that are read at once to compute a checksum."""
@@ -75,10 +74,10 @@ class ChangeDetection:
     is required in every mode.
     """
 
-    def __init__(self, mode: ChangeDetectionMode, *, keeps_tags: bool = True) -> None:
+    def __init__(self, mode: Mode, *, keeps_tags: bool = True) -> None:
         """`keeps_tags`: whether the volume's own objects keep the tag with which they were written,
         which objects that move between tiers do not."""
-        self._mode: ChangeDetectionMode = mode
+        self._mode = mode
         self._keeps_tags = keeps_tags
         self._accepted: OrderedDict[str, str] = OrderedDict()
         """Physical name to the tag that the object has instead of the recorded one."""
@@ -103,11 +102,11 @@ class ChangeDetection:
         self,
         source: RecordedObject,
         read: Callable[[str | None], Awaitable[T]],
-        whole: Callable[[T], Buffer | None] = lambda _: None,
+        whole: Callable[[T], Buffer] | None = None,
     ) -> T:
         """The result of `read`, a request that requires the tag that it is given.
 
-        `whole`: the bytes in a result, if they are all of the object. Raises CorruptDataError if
+        `whole`: of a read of the whole object, the bytes in its result. Raises CorruptDataError if
         the object was replaced, BlobNotFoundError.
         """
         expected = self.expected(source)
@@ -116,8 +115,8 @@ class ChangeDetection:
         except BlobChangedError as error:
             if expected is None:
                 raise await self._other_size(source) from error
-            if source.checksum and not source.is_adopted and self._mode != "warn":
-                found = await self._read_whole(read, whole, source.checksum)
+            if whole is not None and source.checksum and not source.is_adopted:
+                found = await _read_whole(read, whole, source.checksum)
                 if found is not None:
                     return found
             await self._judge(source, expected)
@@ -134,21 +133,6 @@ class ChangeDetection:
             raise _resized(source, found)
         if expected is not None and found.etag not in ("", expected):
             await self._judge(source, expected)
-
-    async def _read_whole(
-        self,
-        read: Callable[[str | None], Awaitable[T]],
-        whole: Callable[[T], Buffer | None],
-        checksum: str,
-    ) -> T | None:
-        """The result of an unconditional read, if it is the whole object as it was recorded. So a
-        restored object that is read whole is not read twice."""
-        try:
-            result = await read(None)
-        except BlobChangedError:
-            return None
-        data = whole(result)
-        return result if data is not None and checksum_of(data) == checksum else None
 
     async def _judge(self, source: RecordedObject, expected: str) -> None:
         """Accept the present tag of an object, or raise CorruptDataError; concurrent calls for one
@@ -218,6 +202,18 @@ class ChangeDetection:
         if found is None or found.size == source.size:
             return _replaced(source, "it is being replaced")
         return _resized(source, found)
+
+
+async def _read_whole(
+    read: Callable[[str | None], Awaitable[T]], whole: Callable[[T], Buffer], checksum: str
+) -> T | None:
+    """The result of an unconditional read, if it is the object as it was recorded. So a copied
+    object that is read whole is not read twice."""
+    try:
+        result = await read(None)
+    except BlobChangedError:
+        return None
+    return result if checksum_of(whole(result)) == checksum else None
 
 
 def _resized(source: RecordedObject, found: BlobInfo) -> CorruptDataError:

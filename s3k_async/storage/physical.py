@@ -163,14 +163,15 @@ class PhysicalStorage:
         stop = size if end is None else end
 
         async def read(tag: str | None) -> bytes:
-            if stop is not None and (cache := self._cache_of(physical, start, stop, size)):
+            if stop is not None and (cache := self._cache_of(source, tag, start, stop)):
                 return await cache.get(source.blobs, source.key, start, stop, size=size, etag=tag)
             return await source.blobs.get(source.key, start, end, if_match=tag, if_size=size)
 
         with _reading(physical):
             source = self.recorded(Content(physical, size or 0, etag, checksum), size=size)
+            is_whole = start == 0 and stop is not None and stop == size
             return await self._detection.unchanged(
-                source, read, lambda data: None if start or len(data) != size else data
+                source, read, (lambda data: data) if is_whole else None
             )
 
     async def read_content(self, content: Content, start: int, end: int) -> bytes:
@@ -204,7 +205,7 @@ class PhysicalStorage:
 
         async def read(tag: str | None) -> int:
             end = start + len(buffer)
-            if cache := self._cache_of(physical, start, end, size):
+            if cache := self._cache_of(source, tag, start, end):
                 return await cache.get_into(
                     source.blobs, source.key, start, buffer, size=size, etag=tag
                 )
@@ -213,8 +214,9 @@ class PhysicalStorage:
 
         with _reading(physical):
             source = self.recorded(Content(physical, size, etag, checksum))
+            is_whole = start == 0 and len(buffer) == size
             return await self._detection.unchanged(
-                source, read, lambda count: None if start or count != size else buffer[:count]
+                source, read, (lambda count: buffer[:count]) if is_whole else None
             )
 
     def recorded(self, content: Content, *, size: int | None = -1) -> RecordedObject:
@@ -225,13 +227,16 @@ class PhysicalStorage:
         return RecordedObject(blobs, key, content.physical, known, content.etag, content.checksum)
 
     def _cache_of(
-        self, physical: str, start: int, end: int, size: int | None
+        self, source: RecordedObject, tag: str | None, start: int, end: int
     ) -> CachedReads | None:
-        """The cache for a range of an object; none for one without bytes, whose object is checked,
-        for adopted objects, which other programs may replace, and for own ones that were."""
-        has_bytes = start < (end if size is None else min(end, size))
-        is_own = not is_uri(physical) and not self._detection.is_doubtful(physical)
-        return self.cache if has_bytes and is_own else None
+        """The cache for a range of an object that must have the tag; none for one without bytes,
+        whose object is checked, for adopted objects, which other programs may replace, and for own
+        ones that may have been replaced."""
+        if source.is_adopted or start >= (end if source.size is None else min(end, source.size)):
+            return None
+        is_sure = tag == self._detection.expected(source)
+        is_sure &= not self._detection.is_doubtful(source.physical)
+        return self.cache if is_sure else None
 
     def distrust(self, content: Content) -> None:
         """Read content from its source from now on, since its checksum was wrong: a cached block
@@ -309,7 +314,8 @@ class PhysicalStorage:
                     path=content.physical,
                 )
             return
-        await self._found(self.recorded(content))
+        is_adopted = is_uri(content.physical)
+        await self._found(self.recorded(content if is_adopted else replace(content, etag="")))
 
     async def adopted(self, content: Content) -> Content:
         """An object of another system below the data location: its URI here and its etag. Raises as
