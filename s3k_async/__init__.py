@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         S3Bucket,
         Secret,
         SqliteFile,
+        StorageClass,
         TableLocation,
         Tuning,
         VolumeConfig,
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
         "SqliteFile",
         "StagedFile",
         "StagedWriter",
+        "StorageClass",
         "SyncFileReader",
         "SyncFileWriter",
         "SyncStagedWriter",
@@ -139,7 +141,7 @@ _NAMES: Final = {
     "client": "S3kClient",
     "config": (
         "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
-        "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
+        "S3Bucket Secret SqliteFile StorageClass TableLocation Tuning VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from s3k_async._core.retry import Retries
-from s3k_async.backends.aws.access import ENCRYPTIONS, AwsConfig, Secret, without_user
+from s3k_async.backends.aws.access import (
+    ENCRYPTIONS,
+    AwsConfig,
+    Secret,
+    StorageClass,
+    without_user,
+)
 from s3k_async.backends.dynamodb import DynamoTable
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import BlobLocation, TableLocation
@@ -31,6 +37,7 @@ __all__ = [
     "S3Bucket",
     "Secret",
     "SqliteFile",
+    "StorageClass",
     "TableLocation",
     "Tuning",
     "VolumeConfig",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import LogMode, Secret
+from s3k_async.config import LogMode, Secret, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
@@ -106,6 +106,15 @@ class Settings(TypedDict, total=False):
     kms_key: str | None
     """Id or ARN of the KMS key that encrypts stored objects."""
 
+    bucket_key: bool | None
+    """Whether encryption with KMS uses a bucket key, which saves requests to KMS."""
+
+    storage_class: StorageClass | None
+    """Storage class of new objects of the data."""
+
+    requester_pays: bool | None
+    """Whether the caller pays for requests, in a bucket of another account."""
+
     table_region: str | None
     """For the table only: AWS region."""
 
@@ -184,6 +193,17 @@ class Settings(TypedDict, total=False):
     data_kms_key: str | None
     """For the data only: id or ARN of the KMS key that encrypts stored objects."""
 
+    data_bucket_key: bool | None
+    """For the data only: whether encryption with KMS uses a bucket key, which saves requests to
+    KMS.
+    """
+
+    data_storage_class: StorageClass | None
+    """For the data only: storage class of new objects of the data."""
+
+    data_requester_pays: bool | None
+    """For the data only: whether the caller pays for requests, in a bucket of another account."""
+
     log_region: str | None
     """For the log only: AWS region."""
 
@@ -225,6 +245,16 @@ class Settings(TypedDict, total=False):
 
     log_kms_key: str | None
     """For the log only: id or ARN of the KMS key that encrypts stored objects."""
+
+    log_bucket_key: bool | None
+    """For the log only: whether encryption with KMS uses a bucket key, which saves requests to KMS.
+    """
+
+    log_storage_class: StorageClass | None
+    """For the log only: storage class of new objects of the data."""
+
+    log_requester_pays: bool | None
+    """For the log only: whether the caller pays for requests, in a bucket of another account."""
 
     max_concurrency: int | None
     """Maximum number of requests in flight, for each of table, data and log."""

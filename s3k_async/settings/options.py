@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.attributes import MAX_ID
-from s3k_async.config import ENCRYPTIONS, LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, LogMode, Secret, StorageClass
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -182,8 +182,27 @@ _STORED: Final = (
         choices=ENCRYPTIONS,
     ),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
+    Option(
+        "bucket_key",
+        "boolean",
+        "service",
+        "Whether encryption with KMS uses a bucket key, which saves requests to KMS.",
+    ),
+    Option(
+        "storage_class",
+        "choice",
+        "service",
+        "Storage class of new objects of the data.",
+        choices=get_args(StorageClass),
+    ),
+    Option(
+        "requester_pays",
+        "boolean",
+        "service",
+        "Whether the caller pays for requests, in a bucket of another account.",
+    ),
 )
-"""Options of server-side encryption, for data and log."""
+"""Options of objects in S3, for data and log."""
 
 _RETRY: Final = (
     Option(

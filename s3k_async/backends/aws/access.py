@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "without_user"]
+__all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "StorageClass", "without_user"]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
 """Supported server-side encryption of S3: values of the header `x-amz-server-side-encryption`."""
+
+StorageClass: TypeAlias = Literal[
+    "STANDARD",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER_IR",
+    "REDUCED_REDUNDANCY",
+]
+"""Supported storage classes of S3: those from which objects are read at once. Values of the header
+`x-amz-storage-class`."""
 
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
 
@@ -74,6 +85,13 @@ class AwsConfig:
     default. Another value is an unsupported method of S3A, with which nothing is written."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
+    bucket_key: bool | None = None
+    """With `aws:kms`: whether S3 derives the keys of objects from a bucket key, which saves
+    requests to KMS; None: the bucket's default."""
+    storage_class: StorageClass | None = None
+    """Of S3: the storage class of new objects; None: STANDARD."""
+    requester_pays: bool = False
+    """Of S3: whether the caller pays for requests and transfers, in a bucket of another account."""
 
     @property
     def installation(self) -> str:

@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
+from s3k_async.backends.aws.encryption import REQUESTER_PAYS
 from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
@@ -186,6 +187,8 @@ class AwsClient:
             client.meta.events.register("before-parse.dynamodb", _check_dynamodb)
         else:
             client.meta.events.register("before-parse.s3", _check_s3)
+            if self.config.requester_pays:
+                client.meta.events.register("before-call.s3", _pay)
         self._context, self._client = context, client
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
@@ -317,6 +320,12 @@ def _check_s3(response_dict: Mapping[str, Any], operation_model: Any, **_: Any) 
     body = response_dict["body"]
     content = body if isinstance(body, bytes) else b""
     check_s3(operation_model.name, response_dict["status_code"], response_dict["headers"], content)
+
+
+def _pay(params: Mapping[str, Any], **_: Any) -> None:
+    """Add the header of a requester who pays. botocore knows it for some operations only."""
+    name, value = REQUESTER_PAYS
+    params["headers"][name] = value
 
 
 def _partition(region: str | None) -> str:

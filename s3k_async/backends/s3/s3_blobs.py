@@ -14,7 +14,7 @@ import anyio
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.bounds import in_time, read_body
-from s3k_async.backends.aws.encryption import encryption_parameters
+from s3k_async.backends.aws.encryption import storage_parameters
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.ports.blob_keys import (
@@ -169,9 +169,10 @@ class S3Blobs:
         client: S3Client = await self.aws.get()
         return client
 
-    def _encrypted(self) -> Any:
-        """The encryption of stored objects. Raises ConfigError for an unsupported method."""
-        return encryption_parameters(self._service, self._root)
+    def _stored(self) -> Any:
+        """Encryption and storage class of stored objects. Raises ConfigError for an unsupported
+        method."""
+        return storage_parameters(self._service, self._root)
 
     def full_key(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
@@ -202,7 +203,7 @@ class S3Blobs:
     ) -> str:
         """Store an object; returns its entity tag."""
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": full, "Body": request_body(data)}
-        request |= self._encrypted()
+        request |= self._stored()
         codes: Codes = {}
         if if_absent:
             request["IfNoneMatch"] = "*"
@@ -363,7 +364,7 @@ class S3Blobs:
             "Bucket": self.bucket,
             "Key": full,
             "CopySource": {"Bucket": source_bucket, "Key": source_full},
-            **self._encrypted(),
+            **self._stored(),
         }
         if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
@@ -516,10 +517,10 @@ class S3Blobs:
 
     async def start_upload(self, key: str) -> S3Upload:
         full = self.full_key(key)
-        encrypted = self._encrypted()
+        stored = self._stored()
         client = await self.client()
         with map_exceptions(self.uri(key), writing=True):
-            answer = await client.create_multipart_upload(Bucket=self.bucket, Key=full, **encrypted)
+            answer = await client.create_multipart_upload(Bucket=self.bucket, Key=full, **stored)
             upload = answer["UploadId"]
             if not upload:
                 raise ResponseLostError("the answer names no upload")
