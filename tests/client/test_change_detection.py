@@ -235,13 +235,18 @@ async def test_what_may_have_been_replaced_is_not_cached(tmp_path: Path) -> None
     async with S3kClient(config=config) as fs:
         await fs.write("/f", DATA)
         await replaced(fs, "/f")
+        await fs.write("/short", DATA[:50])
+        await replaced(fs, "/short", OTHER[:50])
+        with pytest.raises(CorruptDataError):
+            await fs.read("/short")
     async with S3kClient(config=with_mode(config, "warn")) as fs:
         assert await fs.read_ranges("/f", [(1, 200)]) == [OTHER[1:200]]
         assert fs.cache_statistics is not None
         assert fs.cache_statistics.stored == 0
     async with S3kClient(config=config) as fs:
-        with pytest.raises(CorruptDataError):
-            await fs.read_ranges("/f", [(1, 200)])
+        for path in ("/f", "/short"):
+            with pytest.raises(CorruptDataError):
+                await fs.read_ranges(path, [(1, 40)])
         await replaced(fs, "/f", DATA)
         assert await fs.read_ranges("/f", [(1, 200)]) == [DATA[1:200]]
     async with S3kClient(config=config) as fs:
