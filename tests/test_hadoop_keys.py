@@ -12,7 +12,7 @@ import pytest
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.settings import read_hadoop
-from s3k_async.settings.hadoop_keys import HADOOP_KEYS, S3A_KEYS, HadoopKey
+from s3k_async.settings.hadoop_keys import ASSUMED_ROLE, HADOOP_KEYS, S3A_KEYS, HadoopKey
 from s3k_async.settings.s3a_properties import S3A_EFFECTS
 from tests.test_settings_hadoop import DYNAMO, LEAST, OPLOG, opened
 
@@ -104,6 +104,7 @@ VALUES: Final = {
     "change.detection.mode": "warn",
     "create.storage.class": "intelligent_tiering",
     "requester.pays.enabled": "true",
+    "assumed.role.session.duration": "45m",
     "encryption.algorithm": "SSE-KMS",
     "server-side-encryption-algorithm": "SSE-KMS",
 }
@@ -180,6 +181,11 @@ def test_a_key_takes_effect(key: HadoopKey) -> None:
         base[needed] = "eu-north-1"
     if key.name == "proxy.password":
         base |= {"fs.s3a.proxy.host": "proxy", "fs.s3a.proxy.username": "user"}
+    if key.name.startswith("assumed.role"):
+        base |= {
+            "fs.s3a.aws.credentials.provider": "org.apache.hadoop.AssumedRoleCredentialProvider",
+            "fs.s3a.assumed.role.arn": "arn",
+        }
     if key.name == "session.token":
         base |= {"fs.s3a.access.key": "A", "fs.s3a.secret.key": "S"}
     if key.name.startswith(("encryption.", "server-side-encryption")) and value == "5":
@@ -202,7 +208,9 @@ def test_a_key_is_refused(key: HadoopKey) -> None:
         with pytest.raises(ConfigError, match="is not supported") as raised:
             opened({**LEAST, name: "com.example.Mine"})
         assert name in str(raised.value)
-        for accepted in key.accepted[1:]:
+        for accepted in key.accepted:
+            if accepted == ASSUMED_ROLE:
+                continue
             config, ignored = mapped({**LEAST, name: f"com.adobe.s3fs.{accepted}"})
             assert ignored == ()
             assert config.table == opened(LEAST).table
@@ -228,6 +236,29 @@ def test_a_key_of_the_jvm_says_nothing_about_a_volume(key: HadoopKey) -> None:
 
 def test_a_property_of_s3a_that_is_not_in_the_table_is_named() -> None:
     assert mapped({**LEAST, "fs.s3a.committer.name": "magic"})[1] == ("fs.s3a.committer.name",)
+
+
+def test_a_role_is_assumed_only_with_its_provider() -> None:
+    role = {
+        "fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/r",
+        "fs.s3a.assumed.role.session.duration": "45m",
+        "fs.s3a.assumed.role.sts.endpoint": "sts.example",
+    }
+    assert mapped({**LEAST, **role})[1] == tuple(sorted(role))
+    provider = {
+        "fs.s3a.aws.credentials.provider": f"a.b.{ASSUMED_ROLE}, SimpleAWSCredentialsProvider"
+    }
+    config, ignored = mapped({**LEAST, **role, **provider})
+    aws = config.data.service
+    assert aws is not None
+    assert ignored == ()
+    assert (aws.role_arn, aws.role_duration, aws.sts_endpoint) == (
+        "arn:aws:iam::1:role/r",
+        2700,
+        "https://sts.example",
+    )
+    with pytest.raises(ConfigError, match=r"needs fs\.s3a\.assumed\.role\.arn"):
+        opened({**LEAST, **provider})
 
 
 def test_values_of_hadoop() -> None:

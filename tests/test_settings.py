@@ -470,6 +470,7 @@ VALUES: dict[str, Any] = {
     "size": 4096,
     "boolean": False,
     "requester_pays": True,
+    "role_duration": 1800,
     "secret": "hush",
     "choice": "aws:kms",
     "change_detection": "client",
@@ -488,9 +489,18 @@ def given_for(option: Option) -> dict[str, Any]:
         return {f"{part}encryption": VALUES["choice"]} | (
             {option.name: VALUES[option.type]} if option.stem != "encryption" else {}
         )
+    if option.stem in OF_ROLES:
+        return {f"{part}role_arn": "arn", option.name: value_of(option)}
     return {option.name: value_of(option)}
 
 
+OF_ROLES = (
+    "external_id",
+    "role_session_name",
+    "role_duration",
+    "web_identity_token_file",
+    "sts_endpoint",
+)
 ENCRYPTION = ("encryption", "kms_key", "bucket_key")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["HADOOP_KEYS", "JVM_KEYS", "S3A_KEYS", "HadoopKey", "KeyOutcome"]
+__all__ = ["ASSUMED_ROLE", "HADOOP_KEYS", "JVM_KEYS", "S3A_KEYS", "HadoopKey", "KeyOutcome"]
 
 KeyOutcome: TypeAlias = Literal["effect", "refused", "warned", "jvm"]
 """`effect`: sets options. `refused`: other values than those accepted raise ConfigError. `warned`:
@@ -22,6 +22,26 @@ it is, of a MapReduce job; as S3A's properties (`hadoop_mapping`)."""
 
 _DYNAMO: Final = "fs.s3k.metastore.dynamo"
 _OPLOG: Final = "fs.s3k.operationlog.s3"
+
+
+ASSUMED_ROLE: Final = "AssumedRoleCredentialProvider"
+"""S3A's class that gives the credentials of a role."""
+_PROVIDERS: Final = (
+    "SimpleAWSCredentialsProvider",
+    "TemporaryAWSCredentialsProvider",
+    "EnvironmentVariableCredentialsProvider",
+    "IAMInstanceCredentialsProvider",
+    "InstanceProfileCredentialsProvider",
+    "EC2ContainerCredentialsProviderWrapper",
+    "ContainerCredentialsProvider",
+    "ProfileCredentialsProvider",
+    "ProfileAWSCredentialsProvider",
+    "WebIdentityTokenCredentialsProvider",
+    "WebIdentityTokenFileCredentialsProvider",
+    "DefaultAWSCredentialsProviderChain",
+    "DefaultCredentialsProvider",
+)
+"""Classes whose credentials are those of the settings or of the default chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +236,11 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("change.detection.mode", "`change_detection`"),
         ("create.storage.class", "`data_storage_class`; classes that cannot be read are refused"),
         ("requester.pays.enabled", "`data_requester_pays`"),
+        ("assumed.role.arn", "`data_role_arn`, with `AssumedRoleCredentialProvider`"),
+        ("assumed.role.external.id", "`data_external_id`, with the role"),
+        ("assumed.role.session.name", "`data_role_session_name`, with the role"),
+        ("assumed.role.session.duration", "`data_role_duration`, with the role; with a unit"),
+        ("assumed.role.sts.endpoint", "`data_sts_endpoint`, with the role"),
         ("encryption.algorithm", "`data_encryption`; with SSE-C or CSE nothing is written"),
         ("encryption.key", "`data_kms_key`"),
         ("encryption.context", "nothing is written"),
@@ -228,24 +253,15 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         "refused",
         (
             "aws.credentials.provider",
-            "credentials are those of the settings or of the AWS default chain",
-            (
-                "",
-                "SimpleAWSCredentialsProvider",
-                "TemporaryAWSCredentialsProvider",
-                "EnvironmentVariableCredentialsProvider",
-                "IAMInstanceCredentialsProvider",
-                "InstanceProfileCredentialsProvider",
-                "EC2ContainerCredentialsProviderWrapper",
-                "ContainerCredentialsProvider",
-                "ProfileCredentialsProvider",
-                "ProfileAWSCredentialsProvider",
-                "WebIdentityTokenCredentialsProvider",
-                "WebIdentityTokenFileCredentialsProvider",
-                "DefaultAWSCredentialsProviderChain",
-                "DefaultCredentialsProvider",
-            ),
+            "credentials are those of the settings, of a role or of the AWS default chain",
+            (*_PROVIDERS, ASSUMED_ROLE),
         ),
+        (
+            "assumed.role.credentials.provider",
+            "a role is assumed by the credentials of the settings or of the AWS default chain",
+            _PROVIDERS,
+        ),
+        ("assumed.role.policy", "the credentials of a role have all of its permissions"),
         ("accesspoint.arn", "the data is in the bucket of the volume's name: use its name"),
     ),
     *_keys(
@@ -273,14 +289,7 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("fast.upload.buffer", "parts are in memory", ("bytebuffer", "array")),
         ("list.version", "version 2", ("2",)),
         ("signing-algorithm", "signature version 4"),
-        ("assumed.role.arn", "give a profile of AWS with `role_arn`: `profile`"),
-        ("assumed.role.external.id", "as `assumed.role.arn`"),
-        ("assumed.role.session.name", "as `assumed.role.arn`"),
-        ("assumed.role.session.duration", "as `assumed.role.arn`"),
-        ("assumed.role.sts.endpoint", "as `assumed.role.arn`"),
-        ("assumed.role.sts.endpoint.region", "as `assumed.role.arn`"),
-        ("assumed.role.credentials.provider", "as `assumed.role.arn`"),
-        ("assumed.role.policy", "as `assumed.role.arn`"),
+        ("assumed.role.sts.endpoint.region", "the region of the data"),
     ),
 )
 """Properties of S3A."""

@@ -124,6 +124,7 @@ class _HadoopKeys:
     def s3a(self) -> list[dict[str, Given]]:
         """The properties of S3A that take effect, by name, for each of its scopes."""
         names = [key.name for key in S3A_KEYS if key.outcome == "effect"]
+        names.append("aws.credentials.provider")
         scopes = []
         for form in _FORMS:
             found = {name: self.first(form.format(name=name, bucket=self.bucket)) for name in names}

@@ -82,6 +82,24 @@ class Settings(TypedDict, total=False):
     session_token: str | Secret | None
     """Static credentials: session token."""
 
+    role_arn: str | None
+    """Role that is assumed, by AWS STS."""
+
+    external_id: str | None
+    """External id that the role requires."""
+
+    role_session_name: str | None
+    """Name of the session of the role."""
+
+    role_duration: int | None
+    """Seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    web_identity_token_file: str | os.PathLike[str] | None
+    """File of the OpenID Connect token with which the role is assumed."""
+
+    sts_endpoint: str | None
+    """URL of a service compatible with AWS STS."""
+
     max_connections: int | None
     """Connections kept to the service."""
 
@@ -133,6 +151,25 @@ class Settings(TypedDict, total=False):
     table_session_token: str | Secret | None
     """For the table only: static credentials: session token."""
 
+    table_role_arn: str | None
+    """For the table only: role that is assumed, by AWS STS."""
+
+    table_external_id: str | None
+    """For the table only: external id that the role requires."""
+
+    table_role_session_name: str | None
+    """For the table only: name of the session of the role."""
+
+    table_role_duration: int | None
+    """For the table only: seconds for which the credentials of the role are valid, 1800 to 43200.
+    """
+
+    table_web_identity_token_file: str | os.PathLike[str] | None
+    """For the table only: file of the OpenID Connect token with which the role is assumed."""
+
+    table_sts_endpoint: str | None
+    """For the table only: URL of a service compatible with AWS STS."""
+
     table_max_connections: int | None
     """For the table only: connections kept to the service."""
 
@@ -168,6 +205,24 @@ class Settings(TypedDict, total=False):
 
     data_session_token: str | Secret | None
     """For the data only: static credentials: session token."""
+
+    data_role_arn: str | None
+    """For the data only: role that is assumed, by AWS STS."""
+
+    data_external_id: str | None
+    """For the data only: external id that the role requires."""
+
+    data_role_session_name: str | None
+    """For the data only: name of the session of the role."""
+
+    data_role_duration: int | None
+    """For the data only: seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    data_web_identity_token_file: str | os.PathLike[str] | None
+    """For the data only: file of the OpenID Connect token with which the role is assumed."""
+
+    data_sts_endpoint: str | None
+    """For the data only: URL of a service compatible with AWS STS."""
 
     data_max_connections: int | None
     """For the data only: connections kept to the service."""
@@ -221,6 +276,24 @@ class Settings(TypedDict, total=False):
 
     log_session_token: str | Secret | None
     """For the log only: static credentials: session token."""
+
+    log_role_arn: str | None
+    """For the log only: role that is assumed, by AWS STS."""
+
+    log_external_id: str | None
+    """For the log only: external id that the role requires."""
+
+    log_role_session_name: str | None
+    """For the log only: name of the session of the role."""
+
+    log_role_duration: int | None
+    """For the log only: seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    log_web_identity_token_file: str | os.PathLike[str] | None
+    """For the log only: file of the OpenID Connect token with which the role is assumed."""
+
+    log_sts_endpoint: str | None
+    """For the log only: URL of a service compatible with AWS STS."""
 
     log_max_connections: int | None
     """For the log only: connections kept to the service."""

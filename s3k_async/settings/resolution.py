@@ -56,6 +56,13 @@ Values = dict[str, Setting]
 
 _ENCRYPTION = ("encryption", "kms_key", "bucket_key")
 _OF_OBJECTS = ("storage_class", "requester_pays")
+_OF_ROLES = (
+    "external_id",
+    "role_session_name",
+    "role_duration",
+    "web_identity_token_file",
+    "sts_endpoint",
+)
 _DESCRIBING: Final = ("directory", "table")
 """Options that suffice to identify a volume."""
 
@@ -417,6 +424,8 @@ def _aws(values: Values, part: str) -> AwsConfig:
                 )
             fields |= credentials
             break
+    if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
+        raise ConfigError(f"{lone[0]} needs role_arn, the role that it is about", path=part)
     if part != "table":
         fields |= _encryption(values, prefixes)
     return AwsConfig(**fields)

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from s3k_async.errors import ConfigError
+from s3k_async.settings.hadoop_keys import ASSUMED_ROLE
 from s3k_async.settings.options import OPTIONS, Option, Setting, parse
 
 __all__ = ["S3A_EFFECTS", "Given", "ignored_halves", "s3a_options"]
@@ -54,6 +55,15 @@ def _seconds(text: str) -> object:
     return text if found is None else int(found[1]) * _UNITS[found[2]]
 
 
+def _whole_seconds(text: str) -> object:
+    found = re.fullmatch(r"(\d+)\s*([smhd])", text.lower())
+    return text if found is None else int(int(found[1]) * _UNITS[found[2]])
+
+
+def _url(text: str) -> object:
+    return text if "://" in text else f"https://{text}"
+
+
 def _storage_class(text: str) -> object:
     return text.upper()
 
@@ -71,8 +81,17 @@ _PLAIN: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
 }
 """Property: option, conversion of its text."""
 
+_ROLE: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
+    "assumed.role.arn": ("data_role_arn", _same),
+    "assumed.role.external.id": ("data_external_id", _same),
+    "assumed.role.session.name": ("data_role_session_name", _same),
+    "assumed.role.session.duration": ("data_role_duration", _whole_seconds),
+    "assumed.role.sts.endpoint": ("data_sts_endpoint", _url),
+}
+"""Property of the role that is assumed: option, conversion of its text."""
+
 S3A_EFFECTS: Final = frozenset(
-    {"endpoint", *_PLAIN, *_PROXY, *_TLS, *_METHOD, *_KEY, _CONTEXT}
+    {"endpoint", *_PLAIN, *_ROLE, *_PROXY, *_TLS, *_METHOD, *_KEY, _CONTEXT}
     | {name for name, _ in _CREDENTIALS}
 )
 """The properties that take effect."""
@@ -96,6 +115,12 @@ def s3a_options(scopes: Sequence[Mapping[str, Given]]) -> dict[str, Setting]:
         )
     if "proxy.host" in found:
         values["data_proxy"] = _proxy(found)
+    if _has_role(found):
+        values |= {
+            option: _parsed(option, convert, found[name])
+            for name, (option, convert) in _ROLE.items()
+            if name in found
+        }
     return values | _encryption(scopes) | _credentials(scopes)
 
 
@@ -107,6 +132,8 @@ def ignored_halves(scopes: Sequence[Mapping[str, Given]]) -> list[str]:
         lone += [*_PROXY, "proxy.ssl.enabled"]
     if "endpoint" not in found or "://" in found["endpoint"][1]:
         lone.append("connection.ssl.enabled")
+    if not _has_role(found):
+        lone += list(_ROLE)
     if _method(scopes) in ("", "AES256"):
         lone += [*_KEY, _CONTEXT]
     keys = [found[name][0] for name in lone if name in found]
@@ -115,6 +142,16 @@ def ignored_halves(scopes: Sequence[Mapping[str, Given]]) -> list[str]:
             break
         keys += [scope[name][0] for name, _ in _CREDENTIALS if name in scope]
     return keys
+
+
+def _has_role(found: Mapping[str, Given]) -> bool:
+    """Whether the credentials are those of a role. Raises ConfigError without its ARN."""
+    key, classes = found.get("aws.credentials.provider", ("", ""))
+    if ASSUMED_ROLE not in {each.strip().rpartition(".")[2] for each in classes.split(",")}:
+        return False
+    if "assumed.role.arn" not in found:
+        raise ConfigError(f"Hadoop setting {key}: {ASSUMED_ROLE} needs fs.s3a.assumed.role.arn")
+    return True
 
 
 def _parsed(option: str, convert: Callable[[str], object], given: Given) -> Setting:

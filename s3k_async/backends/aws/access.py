@@ -64,8 +64,8 @@ class AwsConfig:
     """Settings of one AWS service, or of a compatible one. Unset fields come from the AWS default
     chain.
 
-    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`
-    or `proxy`.
+    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`,
+    `proxy` or `sts_endpoint`.
     """
 
     region: str | None = None
@@ -74,6 +74,20 @@ class AwsConfig:
     access_key_id: Secret = field(default_factory=Secret)
     secret_access_key: Secret = field(default_factory=Secret)
     session_token: Secret = field(default_factory=Secret)
+    role_arn: str | None = None
+    """A role whose temporary credentials AWS STS gives to the caller, who has the credentials above
+    or those of the default chain."""
+    external_id: str | None = None
+    """What the trust policy of a role in another account may require."""
+    role_session_name: str | None = None
+    """Name of the session in CloudTrail; None: `s3k-async`."""
+    role_duration: int | None = None
+    """Seconds for which the credentials of the role are valid, at least 1,800, as they are renewed
+    15 minutes before they expire; None: one hour."""
+    web_identity_token_file: str | None = None
+    """File of an OpenID Connect token, with which the role is assumed instead of credentials."""
+    sts_endpoint: str | None = None
+    """URL of a service compatible with AWS STS; None: that of the region."""
     max_connections: int = 64
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
@@ -104,13 +118,19 @@ class AwsConfig:
             self,
             endpoint=without_user(self.endpoint),
             proxy=without_user(self.proxy),
+            sts_endpoint=without_user(self.sts_endpoint),
             access_key_id=Secret(),
             secret_access_key=Secret(),
             session_token=Secret(),
         )
 
     def __repr__(self) -> str:
-        shown = replace(self, endpoint=without_user(self.endpoint), proxy=without_user(self.proxy))
+        shown = replace(
+            self,
+            endpoint=without_user(self.endpoint),
+            proxy=without_user(self.proxy),
+            sts_endpoint=without_user(self.sts_endpoint),
+        )
         values = (f"{each.name}={getattr(shown, each.name)!r}" for each in fields(self))
         return f"AwsConfig({', '.join(values)})"
 

@@ -89,6 +89,8 @@ class AwsClient:
             and mine.profile == others.profile
             and mine.access_key_id == others.access_key_id
             and mine.session_token == others.session_token
+            and mine.role_arn == others.role_arn
+            and mine.external_id == others.external_id
             and self.given is other.given
             and _partition(mine.region) == _partition(others.region)
         )
@@ -218,11 +220,14 @@ class AwsClient:
             "region_name": region,
             "endpoint_url": config.endpoint,
             "verify": config.ca_bundle or (None if config.verify_tls else False),
-            "aws_access_key_id": config.access_key_id.reveal() or None,
-            "aws_secret_access_key": config.secret_access_key.reveal() or None,
-            "aws_session_token": config.session_token.reveal() or None,
             "config": _client_config(config),
         }
+        if config.role_arn is None:
+            options |= {
+                "aws_access_key_id": config.access_key_id.reveal() or None,
+                "aws_secret_access_key": config.secret_access_key.reveal() or None,
+                "aws_session_token": config.session_token.reveal() or None,
+            }
         return {name: value for name, value in options.items() if value is not None}
 
 
@@ -261,6 +266,7 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     """The session, with the files loaded that botocore reads when a client is made. Blocking."""
     import aioboto3
 
+    from s3k_async.backends.aws.assumed_role import use_role
     from s3k_async.backends.aws.http import (
         DirectSession,  # here too, so that the loop does not import it
     )
@@ -271,6 +277,12 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
         if os.environ.get(_REGION):
             core.set_config_variable("region", os.environ[_REGION])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+        if config.role_arn is not None:
+            use_role(core, config)
+    elif config.role_arn is not None:
+        raise ConfigError(
+            "role_arn is for the package's own sessions: let the given session assume the role"
+        )
     elif hasattr(given, "client"):
         session = given
     elif hasattr(given, "create_client"):
@@ -280,6 +292,9 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     loader = getattr(session, "_session", session).get_component("data_loader")
     loader.load_service_model(service, "service-2")
     loader.load_service_model(service, "endpoint-rule-set-1")
+    if config.role_arn is not None:
+        loader.load_service_model("sts", "service-2")
+        loader.load_service_model("sts", "endpoint-rule-set-1")
     for data in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(data)
     return session  # type: ignore[no-any-return]
