@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         Secret,
         SqliteFile,
         StorageClass,
+        StreamView,
         TableLocation,
+        TableOptions,
         Tuning,
         VolumeConfig,
     )
@@ -115,12 +117,14 @@ if TYPE_CHECKING:
         "StagedFile",
         "StagedWriter",
         "StorageClass",
+        "StreamView",
         "SyncFileReader",
         "SyncFileWriter",
         "SyncStagedWriter",
         "SyncTransaction",
         "SyncTrash",
         "TableLocation",
+        "TableOptions",
         "Transaction",
         "TransactionRecord",
         "Trash",
@@ -141,7 +145,8 @@ _NAMES: Final = {
     "client": "S3kClient",
     "config": (
         "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
-        "S3Bucket Secret SqliteFile StorageClass TableLocation Tuning VolumeConfig"
+        "S3Bucket Secret SqliteFile StorageClass StreamView TableLocation TableOptions Tuning "
+        "VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",

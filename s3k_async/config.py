@@ -18,6 +18,7 @@ from s3k_async.backends.aws.access import (
     without_user,
 )
 from s3k_async.backends.dynamodb import DynamoTable
+from s3k_async.backends.dynamodb.table_options import StreamView, TableOptions
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import BlobLocation, TableLocation
 from s3k_async.backends.memory import MemoryBlobs, MemoryTable
@@ -38,7 +39,9 @@ __all__ = [
     "Secret",
     "SqliteFile",
     "StorageClass",
+    "StreamView",
     "TableLocation",
+    "TableOptions",
     "Tuning",
     "VolumeConfig",
     "without_user",

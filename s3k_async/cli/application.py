@@ -57,6 +57,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
+        "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
         "load": ("migrate", "Import a dump into an empty volume."),
@@ -119,7 +120,7 @@ class _Commands(CommandGroup):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"s3k_async.cli.commands.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(

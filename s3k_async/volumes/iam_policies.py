@@ -72,7 +72,7 @@ _NEEDS: Final[dict[Role, _Needs]] = {
     "gc": _WRITER.plus(table=("Scan",), buckets=("ListBucket", "ListBucketMultipartUploads")),
     "spark": _SPARK,
     "operator": _SPARK.plus(
-        table=("CreateTable", "DeleteTable", "TagResource"),
+        table=("CreateTable", "DeleteTable", "TagResource", "UpdateTable"),
         buckets=("CreateBucket",),
     ),
 }

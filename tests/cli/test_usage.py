@@ -12,6 +12,7 @@ from tests.cli.conftest import Cli
 
 COMMANDS = (
     "init",
+    "set-capacity",
     "destroy",
     "ls",
     "tree",
@@ -107,6 +108,13 @@ COMMANDS = (
         ["find", "--name", ""],
         ["du", "--nonsense"],
         ["destroy"],
+        ["set-capacity"],
+        ["set-capacity", "memory://x"],
+        ["set-capacity", "memory://x", "--on-demand", "--read-units", "1", "--write-units", "1"],
+        ["set-capacity", "memory://x", "--read-units", "5"],
+        ["set-capacity", "memory://x", "--read-units", "0", "--write-units", "1"],
+        ["init", "--read-units", "0", "memory://x"],
+        ["init", "--stream", "ALL", "memory://x"],
         ["init", "a", "b"],
         ["init", "raw"],
         ["init", "--suffix-count", "none", "memory://x"],
