@@ -64,6 +64,7 @@ INVERSIONS = {
     "backends.ports.blobs.Upload": "a port: adapters implement it",
     "backends.ports.interception.Interceptor": "a hook for tests: `testing.faults` implements it",
     "backends.ports.interception.TableStore": "a port: adapters implement it",
+    "backends.ports.items.ProvisionedTable": "a port: adapters implement it",
     "backends.ports.items.ItemStore": "a port: adapters implement it",
     "backends.ports.items.ItemTable": "a port: adapters implement it",
     "backends.retrying.request_pipeline.Fence": "the volume lock stops requests before they go out",

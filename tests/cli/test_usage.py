@@ -270,6 +270,11 @@ def shared_options() -> dict[str, str]:
         for option in OPTIONS.values()
         if option.flag is not None
     }
+    settings |= {
+        option.flag: str(int(option.minimum or 0))
+        for option in OPTIONS.values()
+        if option.flag is not None and (option.minimum or 0) > 3
+    }
     return {
         "--volume": "memory://x",
         "--config": "x",
