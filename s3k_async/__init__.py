@@ -35,7 +35,10 @@ if TYPE_CHECKING:
         S3Bucket,
         Secret,
         SqliteFile,
+        StorageClass,
+        StreamView,
         TableLocation,
+        TableOptions,
         Tuning,
         VolumeConfig,
     )
@@ -120,14 +123,17 @@ if TYPE_CHECKING:
         "SqliteFile",
         "StagedFile",
         "StagedWriter",
+        "StorageClass",
         "StorageInfo",
         "StorageSpace",
+        "StreamView",
         "SyncFileReader",
         "SyncFileWriter",
         "SyncStagedWriter",
         "SyncTransaction",
         "SyncTrash",
         "TableLocation",
+        "TableOptions",
         "Transaction",
         "TransactionRecord",
         "Trash",
@@ -149,7 +155,8 @@ _NAMES: Final = {
     "client": "S3kClient",
     "config": (
         "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
-        "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
+        "S3Bucket Secret SqliteFile StorageClass StreamView TableLocation TableOptions Tuning "
+        "VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",

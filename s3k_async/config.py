@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from s3k_async._core.retry import Retries
-from s3k_async.backends.aws.access import ENCRYPTIONS, AwsConfig, Secret, without_user
+from s3k_async.backends.aws.access import (
+    ENCRYPTIONS,
+    AwsConfig,
+    Secret,
+    StorageClass,
+    without_user,
+)
 from s3k_async.backends.dynamodb import DynamoTable
+from s3k_async.backends.dynamodb.table_options import StreamView, TableOptions
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import BlobLocation, TableLocation
 from s3k_async.backends.memory import MemoryBlobs, MemoryTable
@@ -31,7 +38,10 @@ __all__ = [
     "S3Bucket",
     "Secret",
     "SqliteFile",
+    "StorageClass",
+    "StreamView",
     "TableLocation",
+    "TableOptions",
     "Tuning",
     "VolumeConfig",
     "without_user",
@@ -87,6 +97,11 @@ class Tuning:
     None: the effective user of the process that opens the client."""
     gids: tuple[int, ...] | None = None
     """Groups of that user, the group of new entries first; None: those of the process."""
+    change_detection: Literal["server", "client", "warn", "none"] = "server"
+    """What happens if another program has replaced a physical object. `server`: every read and copy
+    is conditional on the recorded entity tag, and raises CorruptDataError; `client`: the tag in the
+    answer is compared; `warn`: as that, but a warning is logged; `none`: nothing is compared but
+    the size."""
     hot_writes: Literal["back", "through"] = "back"
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Final, get_args
 
-from s3k_async.config import LogMode
+from s3k_async.config import LogMode, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.settings.options import OPTIONS, Option, OptionType
 
@@ -31,6 +31,7 @@ CHOICES: Final = {
     get_args(HashName): "HashName",
     get_args(LayoutName): "LayoutName",
     get_args(LogMode): "LogMode",
+    get_args(StorageClass): "StorageClass",
     get_args(VolumeKind): "VolumeKind",
 }
 LOCATIONS: Final = ("data_location", "log_location")
@@ -46,7 +47,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import LogMode, Secret
+from s3k_async.config import LogMode, Secret, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]

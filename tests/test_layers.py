@@ -67,6 +67,7 @@ INVERSIONS = {
     "backends.ports.blobs.Upload": "a port: adapters implement it",
     "backends.ports.interception.Interceptor": "a hook for tests: `testing.faults` implements it",
     "backends.ports.interception.TableStore": "a port: adapters implement it",
+    "backends.ports.items.ProvisionedTable": "a port: adapters implement it",
     "backends.ports.items.ItemStore": "a port: adapters implement it",
     "backends.ports.items.ItemTable": "a port: adapters implement it",
     "backends.ports.service_inspection.BucketInspection": "a port: adapters implement it",

@@ -469,8 +469,12 @@ VALUES: dict[str, Any] = {
     "number": 2.5,
     "size": 4096,
     "boolean": False,
+    "requester_pays": True,
+    "role_duration": 1800,
     "secret": "hush",
     "choice": "aws:kms",
+    "change_detection": "client",
+    "storage_class": "GLACIER_IR",
     "hot_writes": "through",
 }
 """A value of each type, and of an option whose type does not determine it."""
@@ -481,28 +485,48 @@ def given_for(option: Option) -> dict[str, Any]:
     part = option.name.removesuffix(option.stem)
     if option.stem in ("access_key_id", "secret_access_key"):
         return {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
-    if option.stem in ("encryption", "kms_key"):
+    if option.stem in ENCRYPTION:
         return {f"{part}encryption": VALUES["choice"]} | (
-            {option.name: VALUES["text"]} if option.type == "text" else {}
+            {option.name: VALUES[option.type]} if option.stem != "encryption" else {}
         )
-    return {option.name: VALUES.get(option.name, VALUES[option.type])}
+    if option.stem in OF_ROLES:
+        return {f"{part}role_arn": "arn", option.name: value_of(option)}
+    return {option.name: value_of(option)}
+
+
+OF_ROLES = (
+    "external_id",
+    "role_session_name",
+    "role_duration",
+    "web_identity_token_file",
+    "sts_endpoint",
+)
+ENCRYPTION = ("encryption", "kms_key", "bucket_key")
+
+
+def value_of(option: Option) -> Any:
+    """A value that is not the default."""
+    return VALUES.get(option.name, VALUES.get(option.stem, VALUES[option.type]))
 
 
 def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     """What the configuration says wherever the option matters, and what it should say."""
     special = {"secret": Secret("hush"), "integers": (7, 8)}
-    wanted = special.get(option.type, VALUES.get(option.name, VALUES[option.type]))
+    wanted = special.get(option.type, value_of(option))
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     if option.scope == "service":
         values = {part: getattr(aws, option.stem) for part, aws in parts.items()}
-        first = "data" if option.stem in ("encryption", "kms_key") else "table"
+        unset = getattr(AwsConfig(), option.stem)
+        stored = (*ENCRYPTION, "storage_class", "requester_pays")
+        first = "data" if option.stem in stored else "table"
         found = {"part": (values[option.part or first], wanted)}
         if first != "table":
-            found["table"] = (values["table"], None)
+            found["table"] = (values["table"], unset)
         if option.part != "table":
-            found["log"] = (values["log"], wanted)
+            apart = option.stem == "storage_class" and option.part != "log"
+            found["log"] = (values["log"], unset if apart else wanted)
         if option.part == "log":
-            found["data"] = (values["data"], getattr(AwsConfig(), option.stem))
+            found["data"] = (values["data"], unset)
         return found
     field = option.stem.removeprefix("retry_")
     if field in RetryPolicy.__dataclass_fields__:

@@ -224,7 +224,7 @@ def test_a_value_that_cannot_be_understood_is_named_with_its_key(
 def test_what_means_nothing_here_is_listed() -> None:
     more = {
         "fs.s3k.thread.pool.max.tasks.data": "50",
-        f"{DYNAMO}.backoff.full.jitter.data": "true",
+        f"{DYNAMO}.backoff.full.jitter.data": "false",
         f"{OPLOG}.max.retries.data.driver": "3",
         f"{DYNAMO}.tabel.data": "typo",
         "fs.s3k.keyvalue.config.factory": "x",

@@ -35,6 +35,9 @@ class OpenContext:
     """An aioboto3 session, for backends on AWS; None: one of its own."""
     runtime: Runtime = SYSTEM
     """Clock, randomness and ids."""
+    conditional_reads: bool = True
+    """Whether reads and copies that require an etag send it as a condition, where the service takes
+    one; otherwise the answers are compared alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ _SECTIONS: Final = {
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
         "info": ("info", "Show what a volume is: record, locations, settings and sizes."),
+        "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
         "load": ("migrate", "Import a dump into an empty volume."),
@@ -135,7 +136,8 @@ class _Commands(CommandGroup):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"s3k_async.cli.commands.{_COMMANDS[cmd_name][0]}")
-        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        name = cmd_name.replace("-", "_")
+        name += "_" * iskeyword(name)
         command: click.Command = getattr(module, name)
         return command
 

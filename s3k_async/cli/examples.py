@@ -67,6 +67,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     # Volume commands
     "init": ("s3k init ./new", "s3k init s3k://lab --table sqlite:lab.db --data-location ./lab"),
     "info": ("s3k info ./vol --sizes",),
+    "set-capacity": ("s3k set-capacity --read-units 100 --write-units 50 s3k://lab",),
     "destroy": ("s3k destroy ./other --yes --force",),
     "dump": ("s3k dump ./vol -o tree.jsonl",),
     "load": ("s3k load dump.jsonl ./new --copy-bytes-from ./vol",),

@@ -496,8 +496,9 @@ class _Uploads:
                     await writer.write(piece)
                     continue
                 name = format_extents(self._object_id, [piece])
+                content = Content(name, piece.length, "", "")
                 is_last = number == len(pieces)
-                await self._storage.add_range(writer, name, 0, piece.length, is_last=is_last)
+                await self._storage.add_range(writer, content, 0, piece.length, is_last=is_last)
             return await writer.finish()
         except BaseException:
             await writer.abort()

@@ -192,7 +192,14 @@ async def fetch_range(storage: PhysicalStorage, entry: Entry, start: int, end: i
     """Bytes [start, end) of the version in the entry, by one request. Errors as of `fetch_span`."""
     assert entry.physical is not None
     with naming_file(entry):
-        data = await storage.read(entry.physical, start, end, size=entry.size, etag=entry.etag)
+        data = await storage.read(
+            entry.physical,
+            start,
+            end,
+            size=entry.size,
+            etag=entry.etag,
+            checksum=entry.checksum,
+        )
     _require_length(entry, start, end, len(data))
     return data
 
@@ -204,7 +211,12 @@ async def fetch_range_into(
     assert entry.physical is not None
     with naming_file(entry):
         size = await storage.read_into(
-            entry.physical, start, buffer, size=entry.size, etag=entry.etag
+            entry.physical,
+            start,
+            buffer,
+            size=entry.size,
+            etag=entry.etag,
+            checksum=entry.checksum,
         )
     _require_length(entry, start, start + len(buffer), size)
 

@@ -41,6 +41,7 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
+from s3k_async.storage.change_detection import is_uri
 from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
 from s3k_async.storage.object_copies import digest_of
 from s3k_async.storage.tiered_blobs import TieredBlobs
@@ -553,11 +554,14 @@ async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleF
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
     """Read a file's data and compare the checksum; None if it matches, or if the data is
-    missing. Of extents, those are compared that cover their object."""
+    missing. Of extents, those are compared that cover their object. Without a recorded checksum the
+    entity tag is compared."""
     parts = [(str(entry.physical), entry.size, entry.checksum)]
     if has_extents(entry.physical):
         extents = parse_extents(str(entry.physical))
         parts = [(each.key, each.length, each.checksum) for each in extents if each.checksum]
+    elif not entry.checksum:
+        return await _checked_tag(scope, entry)
     for physical, size, checksum in parts:
         try:
             found = await _checksum(scope, physical, size)
@@ -567,6 +571,19 @@ async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
             detail = f"the bytes are {found}, the entry says {checksum}"
             return Finding("checksum_mismatch", detail, entry.id, entry.path, physical)
     return None
+
+
+async def _checked_tag(scope: Scope, entry: Entry) -> Finding | None:
+    """As `checked_bytes`, of a composed object, whose checksum is unknown. That of an adopted one
+    is compared by the rules, and objects that move between tiers do not keep it."""
+    physical = str(entry.physical)
+    if is_uri(physical) or isinstance(scope.blobs, TieredBlobs):
+        return None
+    blob = await scope.head(physical)
+    if blob is None or blob.size != entry.size or blob.etag in ("", entry.etag):
+        return None
+    detail = f"the entity tag is {blob.etag}, the entry says {entry.etag}: replaced, or copied here"
+    return Finding("etag_mismatch", detail, entry.id, entry.path, physical)
 
 
 async def _checksum(scope: Scope, physical: str, size: int) -> str:

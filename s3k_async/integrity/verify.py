@@ -173,8 +173,9 @@ async def loose(
     ]
 
 
-def _has_checksum(entry: Entry) -> bool:
-    return bool(entry.checksum) or has_extents(entry.physical)
+def _is_comparable(entry: Entry) -> bool:
+    """Whether something is recorded about the bytes of a file, besides their number."""
+    return bool(entry.checksum or entry.etag) or has_extents(entry.physical)
 
 
 async def _deep(collector: Collector, number: int) -> list[Finding]:
@@ -186,5 +187,5 @@ async def _deep(collector: Collector, number: int) -> list[Finding]:
             found.append(finding)
 
     entries: Iterable[Entry] = collector.shuffle.read("entries", number)
-    await run_all(read, filter(_has_checksum, entries), limit=READS)
+    await run_all(read, filter(_is_comparable, entries), limit=READS)
     return found

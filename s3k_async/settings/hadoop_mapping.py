@@ -4,11 +4,8 @@ A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucke
 unlike in S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are compared as a whole,
 so buckets may have `.` and `_` in their names, and other keys with such an end have no meaning.
 
-The data's own service is reached by S3A's settings, `fs.s3a.bucket.<bucket>.<property>`, then
-`fs.s3a.<property>`. Each of these may be given as
-`fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which precedes the key. S3A's encryption
-applies to data and log; the name of an unsupported method is kept, so that the volume cannot be
-written unencrypted.
+The data's own service is reached by S3A's properties (`s3a_properties`). What becomes of each key
+is in the table of `hadoop_keys`.
 """
 
 from __future__ import annotations
@@ -18,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async.errors import ConfigError
+from s3k_async.settings.hadoop_keys import HADOOP_KEYS, JVM_KEYS, S3A_KEYS, HadoopKey
 from s3k_async.settings.options import OPTIONS, Option, Setting, parse
+from s3k_async.settings.s3a_properties import Given, ignored_halves, s3a_options
 
 __all__ = ["CONTEXT_KEY", "GIDS_KEY", "KIND_KEY", "UID_KEY", "HadoopSettings", "read_hadoop"]
 
@@ -39,6 +38,7 @@ _LOG_BUCKET = f"{_OPLOG}.bucket"
 _SCHEME = "fs.s3k.storage.underlying.filesystem.scheme"
 _LOG_FACTORY = "fs.s3k.metastore.operation.log.factory.class"
 _HASH = f"{_DYNAMO}.hash.function.class"
+_CONTEXT_CLASS = "fs.s3k.configuration.context.class"
 _ASYNC = "fs.s3k.metastore.operations.async"
 _MARKER = "fs.s3k.storage.underlying.fs.prop.marker"
 _S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -61,6 +61,7 @@ def read_hadoop(
 ) -> HadoopSettings:
     """Translate the settings of `bucket`. Raises ConfigError for an invalid value."""
     source = _HadoopKeys(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
+    _check_refused(source)
     values: dict[str, Setting] = {}
     for option, (key, scoped, convert) in _PLAIN.items():
         found = source.find(key, scoped=scoped)
@@ -105,17 +106,30 @@ class _HadoopKeys:
                 return name, value
         return None
 
-    def ignore(self, found: tuple[str, str] | None) -> None:
-        """Mark a key as unused."""
-        if found is not None:
-            self._used.discard(found[0])
+    def names(self, key: HadoopKey) -> list[str]:
+        """The full keys of a row of the table, those that precede first."""
+        if key.scope == "s3a":
+            return [form.format(name=key.name, bucket=self.bucket) for form in _FORMS]
+        if key.scope in ("global", "job"):
+            return [key.name]
+        names = [f"{key.name}.{self.bucket}"]
+        if key.scope == "context" and self.context is not None:
+            names.insert(0, f"{key.name}.{self.bucket}.{self.context}")
+        return names
 
-    def s3a(self, form: str) -> dict[str, tuple[str, str]]:
-        """S3A's settings of one scope: name to full key and value."""
-        names = [name for name, _, _ in _S3A] + [name for name, _ in _S3A_CREDENTIALS]
-        names += [*_S3A_ENCRYPTION, *_S3A_ENCRYPTION_KEY, _S3A_ENCRYPTION_CONTEXT]
-        found = {name: self.first(form.format(name=name, bucket=self.bucket)) for name in names}
-        return {name: given for name, given in found.items() if given is not None}
+    def ignore(self, *keys: str) -> None:
+        """Mark full keys as unused."""
+        self._used.difference_update(keys)
+
+    def s3a(self) -> list[dict[str, Given]]:
+        """The properties of S3A that take effect, by name, for each of its scopes."""
+        names = [key.name for key in S3A_KEYS if key.outcome == "effect"]
+        names.append("aws.credentials.provider")
+        scopes = []
+        for form in _FORMS:
+            found = {name: self.first(form.format(name=name, bucket=self.bucket)) for name in names}
+            scopes.append({name: given for name, given in found.items() if given is not None})
+        return scopes
 
     def ignored(self) -> Iterator[str]:
         """Unused keys of S3-FileSystem 1.0 and of S3A for this volume."""
@@ -123,10 +137,12 @@ class _HadoopKeys:
         if self.context is not None:
             ends += (f".{self.bucket}.{self.context}",)
         for name, value in self.mapping.items():
-            if name in self._used or name in _OF_THE_JVM or not _text(value):
+            if name in self._used or name in JVM_KEYS or not _text(value):
                 continue
-            if name.startswith("fs.s3k."):
-                if name in _GLOBAL | _BARE or name.startswith(_OF_JOBS) or name.endswith(ends):
+            if name in _NAMED:
+                yield name
+            elif name.startswith("fs.s3k."):
+                if name.startswith(_OF_JOBS) or name.endswith(ends):
                     yield name
             elif name.startswith("fs.s3a.bucket."):
                 if name.startswith(f"fs.s3a.bucket.{self.bucket}."):
@@ -181,33 +197,13 @@ _PAIRS: Final = (
 )
 """Credentials and endpoints take effect only when both halves are set."""
 
-_S3A_KEYS: Final = ("fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
-_S3A_FORMS: Final = tuple(
-    form for key in _S3A_KEYS for form in (f"{_MARKER}.{key}.{{bucket}}", key)
+_FORMS: Final = tuple(
+    form
+    for key in ("fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
+    for form in (f"{_MARKER}.{key}.{{bucket}}", key)
 )
 """Order of S3A's lookup of a property, after S3-FileSystem 1.0 has copied marked ones over the
 rest."""
-_S3A: Final[tuple[tuple[str, str, Callable[[str], object]], ...]] = (
-    ("endpoint", "data_endpoint", _url),
-    ("endpoint.region", "data_region", _same),
-    ("connection.maximum", "data_max_connections", _same),
-)
-_S3A_CREDENTIALS: Final = (
-    ("access.key", "data_access_key_id"),
-    ("secret.key", "data_secret_access_key"),
-    ("session.token", "data_session_token"),
-)
-
-_S3A_ENCRYPTION: Final = ("encryption.algorithm", "server-side-encryption-algorithm")
-_S3A_ENCRYPTION_KEY: Final = (
-    "encryption.key",
-    "server-side-encryption.key",
-    "server-side-encryption-key",
-)
-_S3A_ENCRYPTION_CONTEXT: Final = "encryption.context"
-_S3A_METHODS: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
-"""S3A's name of a method to S3's."""
-_S3A_OTHER_METHODS: Final = ("SSE-C", "CSE-KMS", "CSE-CUSTOM")
 
 _OF_JOBS: Final = (
     "fs.s3k.fsck.",
@@ -217,31 +213,11 @@ _OF_JOBS: Final = (
     "fs.s3k.purge.",
 )
 """Prefix of keys of the MapReduce jobs, which have no bucket."""
-_BARE: Final = frozenset(
-    {key for key, _, _ in _PLAIN.values()}
-    | {key for pair in _PAIRS for key in (pair[0], pair[2])}
-    | {_SCHEME, _ASYNC, f"{_DYNAMO}.backoff.full.jitter", "fs.s3k.thread.pool.max.tasks"}
-)
-"""Keys without a bucket, which apply to none."""
-
-_OF_THE_JVM: Final = frozenset({"fs.s3a.impl", "fs.s3a.downgrade.syncable.exceptions"})
-"""Keys for the JVM alone, set by Spark in every session or by a cluster in every file."""
+_NAMED: Final = frozenset(key.name for key in HADOOP_KEYS if key.outcome != "jvm")
+"""Keys that are named in a warning as they are: global ones, and those of a bucket without one,
+which apply to none."""
 
 _SWITCH: Final = Option("async", "boolean", "client", "Whether tree operations are concurrent.")
-
-_GLOBAL: Final = frozenset(
-    {
-        "fs.s3k.keyvalue.config.factory",
-        "fs.s3k.external.hadoop.config.factory.config.location",
-        "fs.s3k.configuration.context.class",
-        "fs.s3k.metastore.factory.class",
-        _LOG_FACTORY,
-        "fs.s3k.metastore.operation.log.extended.factory.class",
-        "fs.s3k.storage.factory.class",
-        "fs.s3k.storage.path.translator.factory",
-        _HASH,
-    }
-)
 
 
 def _converted(option: str, convert: Callable[[str], object], key: str, text: str) -> Setting:
@@ -268,18 +244,37 @@ def _modes(source: _HadoopKeys, values: dict[str, Setting]) -> None:
         values["max_concurrency"] = 1
 
 
+def _check_refused(source: _HadoopKeys) -> None:
+    """Raise ConfigError for a value that asks for what this package does not do; values that ask
+    for what is done anyway need no warning."""
+    for key in (*HADOOP_KEYS, *S3A_KEYS):
+        if key.outcome not in ("refused", "warned"):
+            continue
+        found = source.first(*source.names(key))
+        if found is None:
+            continue
+        if all(key.accepts(each.strip()) for each in found[1].split(",")):
+            continue
+        if key.outcome == "warned" or (key.name == _CONTEXT_CLASS and source.context is not None):
+            source.ignore(*source.names(key))
+        else:
+            raise ConfigError(
+                f"Hadoop setting {found[0]}: {found[1]!r} is not supported: {key.note}"
+            )
+
+
 def _pairs(source: _HadoopKeys, values: dict[str, Setting]) -> None:
     for first_key, first, second_key, second in _PAIRS:
         one, two = source.find(first_key), source.find(second_key)
         if one is None or two is None:
-            source.ignore(one or two)
+            source.ignore(*(each[0] for each in (one, two) if each is not None))
         else:
             values[first] = _converted(first, _url if first.endswith("_endpoint") else _same, *one)
             values[second] = _converted(second, _same, *two)
 
 
 def _data(source: _HadoopKeys, values: dict[str, Setting]) -> None:
-    """The data location: the bucket of the volume's name, with S3A's settings."""
+    """The data location: the bucket of the volume's name, with S3A's properties."""
     found = source.find(_SCHEME)
     if found is not None and found[1].lower() not in _S3_SCHEMES:
         raise ConfigError(
@@ -287,48 +282,6 @@ def _data(source: _HadoopKeys, values: dict[str, Setting]) -> None:
         )
     if found is not None or values.get("kind") == "native":
         values["bucket"] = source.bucket
-    scopes = [source.s3a(form) for form in _S3A_FORMS]
-    for name, option, convert in _S3A:
-        given = next((scope[name] for scope in scopes if name in scope), None)
-        if given is not None:
-            values[option] = _converted(option, convert, *given)
-    _encryption(source, values, scopes)
-    # Both halves of the credentials and the token come from the same scope.
-    for scope in scopes:
-        if "access.key" in scope and "secret.key" in scope:
-            for name, option in _S3A_CREDENTIALS:
-                if name in scope:
-                    values[option] = _converted(option, _same, *scope[name])
-            break
-        for name, _ in _S3A_CREDENTIALS:
-            source.ignore(scope.get(name))
-
-
-def _encryption(
-    source: _HadoopKeys, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]
-) -> None:
-    """S3A's encryption of stored objects. Raises ConfigError for an unknown method."""
-
-    def found(*names: str) -> tuple[str, str] | None:
-        return next((scope[name] for scope in scopes for name in names if name in scope), None)
-
-    method, key, context = (
-        found(*_S3A_ENCRYPTION),
-        found(*_S3A_ENCRYPTION_KEY),
-        found(_S3A_ENCRYPTION_CONTEXT),
-    )
-    name = "" if method is None else method[1].upper()
-    if method is not None and name not in (*_S3A_METHODS, *_S3A_OTHER_METHODS):
-        known = ", ".join((*_S3A_METHODS, *_S3A_OTHER_METHODS))
-        raise ConfigError(f"Hadoop setting {method[0]}: {method[1]!r} is none of {known}")
-    if name in ("", "AES256"):
-        source.ignore(key)
-        source.ignore(context)
-    if name in _S3A_OTHER_METHODS:
-        values["data_encryption"] = name
-    elif name not in ("", "AES256") and context is not None:
-        values["data_encryption"] = f"{name} with {context[0]}"
-    elif name:
-        values["data_encryption"] = _S3A_METHODS[name]
-        if key is not None and name != "AES256":
-            values["data_kms_key"] = _converted("data_kms_key", _same, *key)
+    scopes = source.s3a()
+    values |= s3a_options(scopes)
+    source.ignore(*ignored_halves(scopes))

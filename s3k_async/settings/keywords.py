@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import LogMode, Secret
+from s3k_async.config import LogMode, Secret, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
@@ -82,6 +82,24 @@ class Settings(TypedDict, total=False):
     session_token: str | Secret | None
     """Static credentials: session token."""
 
+    role_arn: str | None
+    """Role that is assumed, by AWS STS."""
+
+    external_id: str | None
+    """External id that the role requires."""
+
+    role_session_name: str | None
+    """Name of the session of the role."""
+
+    role_duration: int | None
+    """Seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    web_identity_token_file: str | os.PathLike[str] | None
+    """File of the OpenID Connect token with which the role is assumed."""
+
+    sts_endpoint: str | None
+    """URL of a service compatible with AWS STS."""
+
     max_connections: int | None
     """Connections kept to the service."""
 
@@ -106,6 +124,15 @@ class Settings(TypedDict, total=False):
     kms_key: str | None
     """Id or ARN of the KMS key that encrypts stored objects."""
 
+    bucket_key: bool | None
+    """Whether encryption with KMS uses a bucket key, which saves requests to KMS."""
+
+    storage_class: StorageClass | None
+    """Storage class of new objects of the data."""
+
+    requester_pays: bool | None
+    """Whether the caller pays for requests, in a bucket of another account."""
+
     table_region: str | None
     """For the table only: AWS region."""
 
@@ -123,6 +150,25 @@ class Settings(TypedDict, total=False):
 
     table_session_token: str | Secret | None
     """For the table only: static credentials: session token."""
+
+    table_role_arn: str | None
+    """For the table only: role that is assumed, by AWS STS."""
+
+    table_external_id: str | None
+    """For the table only: external id that the role requires."""
+
+    table_role_session_name: str | None
+    """For the table only: name of the session of the role."""
+
+    table_role_duration: int | None
+    """For the table only: seconds for which the credentials of the role are valid, 1800 to 43200.
+    """
+
+    table_web_identity_token_file: str | os.PathLike[str] | None
+    """For the table only: file of the OpenID Connect token with which the role is assumed."""
+
+    table_sts_endpoint: str | None
+    """For the table only: URL of a service compatible with AWS STS."""
 
     table_max_connections: int | None
     """For the table only: connections kept to the service."""
@@ -160,6 +206,24 @@ class Settings(TypedDict, total=False):
     data_session_token: str | Secret | None
     """For the data only: static credentials: session token."""
 
+    data_role_arn: str | None
+    """For the data only: role that is assumed, by AWS STS."""
+
+    data_external_id: str | None
+    """For the data only: external id that the role requires."""
+
+    data_role_session_name: str | None
+    """For the data only: name of the session of the role."""
+
+    data_role_duration: int | None
+    """For the data only: seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    data_web_identity_token_file: str | os.PathLike[str] | None
+    """For the data only: file of the OpenID Connect token with which the role is assumed."""
+
+    data_sts_endpoint: str | None
+    """For the data only: URL of a service compatible with AWS STS."""
+
     data_max_connections: int | None
     """For the data only: connections kept to the service."""
 
@@ -184,6 +248,17 @@ class Settings(TypedDict, total=False):
     data_kms_key: str | None
     """For the data only: id or ARN of the KMS key that encrypts stored objects."""
 
+    data_bucket_key: bool | None
+    """For the data only: whether encryption with KMS uses a bucket key, which saves requests to
+    KMS.
+    """
+
+    data_storage_class: StorageClass | None
+    """For the data only: storage class of new objects of the data."""
+
+    data_requester_pays: bool | None
+    """For the data only: whether the caller pays for requests, in a bucket of another account."""
+
     log_region: str | None
     """For the log only: AWS region."""
 
@@ -201,6 +276,24 @@ class Settings(TypedDict, total=False):
 
     log_session_token: str | Secret | None
     """For the log only: static credentials: session token."""
+
+    log_role_arn: str | None
+    """For the log only: role that is assumed, by AWS STS."""
+
+    log_external_id: str | None
+    """For the log only: external id that the role requires."""
+
+    log_role_session_name: str | None
+    """For the log only: name of the session of the role."""
+
+    log_role_duration: int | None
+    """For the log only: seconds for which the credentials of the role are valid, 1800 to 43200."""
+
+    log_web_identity_token_file: str | os.PathLike[str] | None
+    """For the log only: file of the OpenID Connect token with which the role is assumed."""
+
+    log_sts_endpoint: str | None
+    """For the log only: URL of a service compatible with AWS STS."""
 
     log_max_connections: int | None
     """For the log only: connections kept to the service."""
@@ -225,6 +318,16 @@ class Settings(TypedDict, total=False):
 
     log_kms_key: str | None
     """For the log only: id or ARN of the KMS key that encrypts stored objects."""
+
+    log_bucket_key: bool | None
+    """For the log only: whether encryption with KMS uses a bucket key, which saves requests to KMS.
+    """
+
+    log_storage_class: StorageClass | None
+    """For the log only: storage class of new objects of the data."""
+
+    log_requester_pays: bool | None
+    """For the log only: whether the caller pays for requests, in a bucket of another account."""
 
     max_concurrency: int | None
     """Maximum number of requests in flight, for each of table, data and log."""
@@ -338,6 +441,9 @@ class Settings(TypedDict, total=False):
 
     gids: Sequence[int] | str | None
     """Groups of that user, that of new entries first, separated by commas."""
+
+    change_detection: Literal["server", "client", "warn", "none"] | None
+    """How to detect that another program has replaced stored data: server, client, warn or none."""
 
     hot_writes: Literal["back", "through"] | None
     """Where content is written in a volume with a hot location: back, to it alone until s3k tier

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.attributes import MAX_ID
-from s3k_async.config import ENCRYPTIONS, LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, LogMode, Secret, StorageClass
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -155,6 +155,24 @@ _SERVICE: Final = (
     Option("access_key_id", "secret", "service", "Static credentials: access key id."),
     Option("secret_access_key", "secret", "service", "Static credentials: secret access key."),
     Option("session_token", "secret", "service", "Static credentials: session token."),
+    Option("role_arn", "text", "service", "Role that is assumed, by AWS STS."),
+    Option("external_id", "text", "service", "External id that the role requires."),
+    Option("role_session_name", "text", "service", "Name of the session of the role."),
+    Option(
+        "role_duration",
+        "integer",
+        "service",
+        "Seconds for which the credentials of the role are valid, 1800 to 43200.",
+        minimum=1800,
+        maximum=43200,
+    ),
+    Option(
+        "web_identity_token_file",
+        "path",
+        "service",
+        "File of the OpenID Connect token with which the role is assumed.",
+    ),
+    Option("sts_endpoint", "text", "service", "URL of a service compatible with AWS STS."),
     Option("max_connections", "integer", "service", "Connections kept to the service.", minimum=1),
     Option(
         "connect_timeout",
@@ -182,8 +200,27 @@ _STORED: Final = (
         choices=ENCRYPTIONS,
     ),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
+    Option(
+        "bucket_key",
+        "boolean",
+        "service",
+        "Whether encryption with KMS uses a bucket key, which saves requests to KMS.",
+    ),
+    Option(
+        "storage_class",
+        "choice",
+        "service",
+        "Storage class of new objects of the data.",
+        choices=get_args(StorageClass),
+    ),
+    Option(
+        "requester_pays",
+        "boolean",
+        "service",
+        "Whether the caller pays for requests, in a bucket of another account.",
+    ),
 )
-"""Options of server-side encryption, for data and log."""
+"""Options of objects in S3, for data and log."""
 
 _RETRY: Final = (
     Option(
@@ -356,6 +393,14 @@ _CLIENT: Final = (
         "Groups of that user, that of new entries first, separated by commas.",
         minimum=0,
         maximum=MAX_ID,
+    ),
+    Option(
+        "change_detection",
+        "choice",
+        "client",
+        "How to detect that another program has replaced stored data: server, client, warn or "
+        "none.",
+        choices=("server", "client", "warn", "none"),
     ),
     Option(
         "hot_writes",

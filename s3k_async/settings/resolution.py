@@ -54,7 +54,15 @@ __all__ = ["local_service", "local_services", "local_tuning", "resolve"]
 
 Values = dict[str, Setting]
 
-_ENCRYPTION = ("encryption", "kms_key")
+_ENCRYPTION = ("encryption", "kms_key", "bucket_key")
+_OF_OBJECTS = ("storage_class", "requester_pays")
+_OF_ROLES = (
+    "external_id",
+    "role_session_name",
+    "role_duration",
+    "web_identity_token_file",
+    "sts_endpoint",
+)
 _DESCRIBING: Final = ("directory", "table")
 """Options that suffice to identify a volume."""
 
@@ -274,7 +282,7 @@ def _displaced() -> dict[str, tuple[str, ...]]:
         "log_prefix": ("log_location",),
     }
     for part in ("", *(f"{part}_" for part in PARTS)):
-        table[f"{part}encryption"] = (f"{part}kms_key",)
+        table[f"{part}encryption"] = (f"{part}kms_key", f"{part}bucket_key")
         for name in CREDENTIALS:
             table[part + name] = tuple(part + other for other in CREDENTIALS if other != name)
     return table
@@ -412,9 +420,14 @@ def _aws(values: Values, part: str) -> AwsConfig:
     prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
+        if part == "table" and name in _OF_OBJECTS:
+            continue
         if name not in (*CREDENTIALS, *_ENCRYPTION):
+            # Small objects, as those of the log, cost most in the classes for rarely read ones.
+            apart = name == "storage_class" and part == "log"
+            places = prefixes[:1] if apart else prefixes
             found = next(
-                (values[prefix + name] for prefix in prefixes if prefix + name in values), None
+                (values[prefix + name] for prefix in places if prefix + name in values), None
             )
             if found is not None:
                 fields[name] = found
@@ -429,6 +442,8 @@ def _aws(values: Values, part: str) -> AwsConfig:
                 )
             fields |= credentials
             break
+    if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
+        raise ConfigError(f"{lone[0]} needs role_arn, the role that it is about", path=part)
     if part != "table":
         fields |= _encryption(values, prefixes)
     return AwsConfig(**fields)
@@ -441,11 +456,11 @@ def _encryption(values: Values, prefixes: list[str]) -> Values:
         given = {name: values[prefix + name] for name in _ENCRYPTION if prefix + name in values}
         if not given:
             continue
-        if "kms_key" in given and given.get("encryption") not in ENCRYPTIONS[1:]:
-            raise ConfigError(
-                f"{prefix}kms_key needs {prefix}encryption to be one of "
-                f"{', '.join(ENCRYPTIONS[1:])}"
-            )
+        for name, methods in (("kms_key", ENCRYPTIONS[1:]), ("bucket_key", ENCRYPTIONS[1:2])):
+            if name in given and given.get("encryption") not in methods:
+                raise ConfigError(
+                    f"{prefix}{name} needs {prefix}encryption to be one of {', '.join(methods)}"
+                )
         return given
     return {}
 

@@ -15,7 +15,7 @@ __all__ = ["with_local_secrets"]
 Place = TypeVar("Place", bound=Location)
 
 _NONE: Final = AwsConfig()
-_URLS: Final = ("endpoint", "proxy")
+_URLS: Final = ("endpoint", "proxy", "sts_endpoint")
 """Options whose user and password are left out as well."""
 
 

@@ -59,6 +59,7 @@ class SourceFile:
     mtime_ms: int
     values: tuple[tuple[str, str | None], ...] = ()
     """Partition columns and their values, from the directories."""
+    checksum: str = ""
 
     @property
     def entry(self) -> Entry:
@@ -74,6 +75,7 @@ class SourceFile:
             physical=self.physical,
             committed=True,
             etag=self.etag,
+            checksum=self.checksum,
         )
 
 
@@ -121,6 +123,7 @@ def found_files(
                     status.etag,
                     status.mtime_ms,
                     tuple(partition_values("/".join(below)).items()),
+                    status.checksum,
                 )
     return [found[path] for path in sorted(found)]
 

@@ -42,11 +42,13 @@ object does not join one that began before."""
 
 
 class _CachedObject(NamedTuple):
-    """A physical object. `size`: bytes, None if it is not known."""
+    """A physical object. `size`: bytes, None if it is not known. `etag`: the one that it must have
+    in its source; None if any."""
 
     blobs: BlobStore
     key: str
     size: int | None
+    etag: str | None
 
 
 class CachedReads:
@@ -104,20 +106,35 @@ class CachedReads:
             self._is_checked = True
 
     async def get(
-        self, blobs: BlobStore, key: str, start: int, end: int, *, size: int | None
+        self,
+        blobs: BlobStore,
+        key: str,
+        start: int,
+        end: int,
+        *,
+        size: int | None,
+        etag: str | None = None,
     ) -> bytes:
         """Bytes [start, end) of a physical object, truncated at its end. `size`: its size, if it is
-        known. Raises the errors of `BlobStore.get`."""
-        return b"".join(await self._pieces(_CachedObject(blobs, key, size), start, end))
+        known. `etag`: what it must have when it is read from its source. Raises the errors of
+        `BlobStore.get`."""
+        return b"".join(await self._pieces(_CachedObject(blobs, key, size, etag), start, end))
 
     async def get_into(
-        self, blobs: BlobStore, key: str, start: int, buffer: memoryview, *, size: int | None
+        self,
+        blobs: BlobStore,
+        key: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        size: int | None,
+        etag: str | None = None,
     ) -> int:
         """As `get`, into a buffer; returns the number of bytes. Nothing is written to the buffer
         after the end of the call."""
         position = 0
         for piece in await self._pieces(
-            _CachedObject(blobs, key, size), start, start + len(buffer)
+            _CachedObject(blobs, key, size, etag), start, start + len(buffer)
         ):
             buffer[position : position + len(piece)] = piece
             position += len(piece)
@@ -238,7 +255,10 @@ class CachedReads:
         start, end = run.start * self._block, run.stop * self._block
         if source.size is not None:
             end = min(end, source.size)
-        data = memoryview(await source.blobs.get(source.key, start, end, if_size=source.size))
+        blobs, etag = source.blobs, source.etag
+        data = memoryview(
+            await blobs.get(source.key, start, end, if_match=etag, if_size=source.size)
+        )
         blocks = {number: self._part(data, start, number) for number in run}
         for number, block in blocks.items():
             flights[number].set_result(block)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 from urllib.parse import unquote
 
 import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Runtime
-from s3k_async._native import Xxh3_128
-from s3k_async.backends.ports.blob_keys import check_key, check_unchanged
-from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, get_into
+from s3k_async.backends.ports.blob_keys import check_key
+from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload, get_into
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
@@ -28,6 +28,12 @@ from s3k_async.errors import (
 )
 from s3k_async.model import Content
 from s3k_async.storage.cached_reads import CachedReads
+from s3k_async.storage.change_detection import (
+    ChangeDetection,
+    RecordedObject,
+    checksum_of,
+    is_uri,
+)
 from s3k_async.storage.extents import (
     Extent,
     content_of,
@@ -38,9 +44,11 @@ from s3k_async.storage.extents import (
     physical_keys,
 )
 from s3k_async.storage.tiered_blobs import TieredBlobs
-from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
+from s3k_async.storage.upload import PhysicalWriter
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
+
+T = TypeVar("T")
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -53,13 +61,6 @@ SERVICE_COPY_LIMIT = 5 * 1024**3
 """Most bytes of one CopyObject request of S3; longer objects are streamed."""
 EXTENTS_AT_ONCE = 4
 """Extents of one file that are read, or copied, at the same time."""
-
-
-def checksum_of(data: Buffer) -> str:
-    """`xxh128:<32 hex digits>`: XXH3 of 128 bits over the data, canonical form."""
-    digest = Xxh3_128()
-    digest.update(data)
-    return CHECKSUM_PREFIX + digest.hexdigest()
 
 
 class PhysicalStorage:
@@ -92,6 +93,9 @@ class PhysicalStorage:
         self.tuning = tuning
         self._runtime = runtime
         self._scope = scope
+        self._detection = ChangeDetection(
+            tuning.change_detection, keeps_tags=not isinstance(blobs, TieredBlobs)
+        )
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
     def __repr__(self) -> str:
@@ -142,13 +146,13 @@ class PhysicalStorage:
         *,
         size: int | None = None,
         etag: str = "",
+        checksum: str = "",
     ) -> bytes:
         """Bytes [start, end) of an object, truncated at its end.
 
-        `size`, `etag`: the recorded ones. Every object must have the size; an adopted one, which
-        other programs may have replaced, also the etag, if one was recorded. Raises
-        DataMissingError, CorruptDataError (the object is another one), UnsupportedError (a URI
-        outside the volume's data location).
+        `size`, `etag`, `checksum`: the recorded ones. Every object must have the size, and the etag
+        as `ChangeDetection` compares it. Raises DataMissingError, CorruptDataError (the object is
+        another one), UnsupportedError (a URI outside the volume's data location).
         """
         if has_extents(physical):
             total = _total(physical, size)
@@ -156,15 +160,40 @@ class PhysicalStorage:
             with memoryview(buffer) as view:
                 await self._read_extents(physical, start, view)
             return bytes(buffer)
+        stop = size if end is None else end
+
+        async def read(tag: str | None) -> bytes:
+            if stop is not None and (cache := self._cache_of(source, tag, start, stop)):
+                return await cache.get(source.blobs, source.key, start, stop, size=size, etag=tag)
+            return await source.blobs.get(source.key, start, end, if_match=tag, if_size=size)
+
         with _reading(physical):
-            blobs, key = self.located(physical)
-            stop = size if end is None else end
-            if stop is not None and (cache := self._cache_of(physical, start, stop, size)):
-                return await cache.get(blobs, key, start, stop, size=size)
-            return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
+            source = self.recorded(Content(physical, size or 0, etag, checksum), size=size)
+            is_whole = start == 0 and stop is not None and stop == size
+            return await self._detection.unchanged(
+                source, read, (lambda data: data) if is_whole else None
+            )
+
+    async def read_content(self, content: Content, start: int, end: int) -> bytes:
+        """As `read`, with all that is recorded. `content.size`: 0 if it is not known."""
+        return await self.read(
+            content.physical,
+            start,
+            end,
+            size=content.size or None,
+            etag=content.etag,
+            checksum=content.checksum,
+        )
 
     async def read_into(
-        self, physical: str, start: int, buffer: memoryview, *, size: int, etag: str = ""
+        self,
+        physical: str,
+        start: int,
+        buffer: memoryview,
+        *,
+        size: int,
+        etag: str = "",
+        checksum: str = "",
     ) -> int:
         """Fill a buffer with the bytes from `start` on; returns their number, fewer only at the end
         of the object. Otherwise as `read`."""
@@ -173,20 +202,41 @@ class PhysicalStorage:
             with buffer[:length] as view:
                 await self._read_extents(physical, start, view)
             return length
+
+        async def read(tag: str | None) -> int:
+            end = start + len(buffer)
+            if cache := self._cache_of(source, tag, start, end):
+                return await cache.get_into(
+                    source.blobs, source.key, start, buffer, size=size, etag=tag
+                )
+            blobs, key = source.blobs, source.key
+            return await get_into(blobs, key, start, buffer, if_match=tag, if_size=size)
+
         with _reading(physical):
-            blobs, key = self.located(physical)
-            if cache := self._cache_of(physical, start, start + len(buffer), size):
-                return await cache.get_into(blobs, key, start, buffer, size=size)
-            match = _match(physical, etag)
-            return await get_into(blobs, key, start, buffer, if_match=match, if_size=size)
+            source = self.recorded(Content(physical, size, etag, checksum))
+            is_whole = start == 0 and len(buffer) == size
+            return await self._detection.unchanged(
+                source, read, (lambda count: buffer[:count]) if is_whole else None
+            )
+
+    def recorded(self, content: Content, *, size: int | None = -1) -> RecordedObject:
+        """The object of content that is not extents, where it is. `size`: None if the recorded one
+        is not known. Raises as `located`."""
+        blobs, key = self.located(content.physical)
+        known = content.size if size == -1 else size
+        return RecordedObject(blobs, key, content.physical, known, content.etag, content.checksum)
 
     def _cache_of(
-        self, physical: str, start: int, end: int, size: int | None
+        self, source: RecordedObject, tag: str | None, start: int, end: int
     ) -> CachedReads | None:
-        """The cache for a range of an object; none for one without bytes, whose object is checked,
-        and for adopted objects, which other programs may replace."""
-        has_bytes = start < (end if size is None else min(end, size))
-        return self.cache if has_bytes and not is_uri(physical) else None
+        """The cache for a range of an object that must have the tag; none for one without bytes,
+        whose object is checked, for adopted objects, which other programs may replace, and for own
+        ones that may have been replaced."""
+        if source.is_adopted or start >= (end if source.size is None else min(end, source.size)):
+            return None
+        is_sure = tag == self._detection.expected(source)
+        is_sure &= not self._detection.is_doubtful(source.physical)
+        return self.cache if is_sure else None
 
     def distrust(self, content: Content) -> None:
         """Read content from its source from now on, since its checksum was wrong: a cached block
@@ -232,13 +282,16 @@ class PhysicalStorage:
     async def _fill(self, extent: Extent, buffer: memoryview) -> None:
         """Fill a buffer with the bytes of an extent."""
         size = extent.length if extent.checksum else None
-        with _reading(extent.key):
+
+        async def fill(_: str | None) -> int:
+            blobs, key, start = source.blobs, source.key, extent.offset
             if self.cache is not None:
-                read = await self.cache.get_into(
-                    self.blobs, extent.key, extent.offset, buffer, size=size
-                )
-            else:
-                read = await get_into(self.blobs, extent.key, extent.offset, buffer, if_size=size)
+                return await self.cache.get_into(blobs, key, start, buffer, size=size)
+            return await get_into(blobs, key, start, buffer, if_size=size)
+
+        with _reading(extent.key):
+            source = RecordedObject(self.blobs, extent.key, extent.key, size)
+            read = await self._detection.unchanged(source, fill)
         if read != extent.length:
             raise CorruptDataError(
                 f"the physical object ends before byte {extent.end}", path=extent.key
@@ -255,28 +308,31 @@ class PhysicalStorage:
                     raise DataMissingError("the physical object does not exist", path=key)
                 sizes[key] = found.size
             if not is_stored(content.physical, content.size, sizes):
-                raise _changed(content.physical)
+                raise CorruptDataError(
+                    "a physical object of the file is not as long as its extents: restore it from "
+                    "a copy, or delete the file",
+                    path=content.physical,
+                )
             return
-        blobs, key = self.located(content.physical)
-        info = await blobs.head(key)
-        if info is None:
-            raise DataMissingError("the physical object does not exist", path=content.physical)
-        try:
-            check_unchanged(info, _match(content.physical, content.etag), content.size)
-        except BlobChangedError as error:
-            raise _changed(content.physical) from error
+        is_adopted = is_uri(content.physical)
+        await self._found(self.recorded(content if is_adopted else replace(content, etag="")))
 
     async def adopted(self, content: Content) -> Content:
         """An object of another system below the data location: its URI here and its etag. Raises as
         `check`, and UnsupportedError for extents."""
         self._require_one_object(content.physical)
-        blobs, key = self.located(content.physical)
-        info = await blobs.head(key)
-        if info is None:
-            raise DataMissingError("the physical object does not exist", path=content.physical)
-        if info.size != content.size:
-            raise _changed(content.physical)
-        return Content(blobs.uri(key), info.size, info.etag, content.checksum)
+        source = self.recorded(replace(content, etag=""))
+        info = await self._found(source)
+        return Content(source.blobs.uri(source.key), info.size, info.etag, content.checksum)
+
+    async def _found(self, source: RecordedObject) -> BlobInfo:
+        """The object as it is stored. Raises DataMissingError, CorruptDataError."""
+        with _reading(source.physical):
+            info = await source.blobs.head(source.key)
+            if info is None:
+                raise DataMissingError("the physical object does not exist", path=source.physical)
+            await self._detection.check(source, info)
+            return info
 
     async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
         """Copy bytes of `source` to a fresh key here: inside the service if it can, else through
@@ -294,27 +350,38 @@ class PhysicalStorage:
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._runtime.physical_key(object_id)
-        blobs, source_key = source.located(physical)
-        recorded = _as_recorded(source_key, content)
-        info: BlobInfo | None
-        try:
-            info = await self.blobs.copy(
-                blobs,
-                source_key,
-                key,
-                found=recorded,
-                if_match=_match(physical, content.etag),
-            )
-        except BlobNotFoundError as error:
-            raise DataMissingError("the physical object does not exist", path=physical) from error
-        except BlobChangedError as error:
-            raise _changed(physical) from error
-        if recorded is not None and info.etag != recorded.etag:
-            info = await self.blobs.head(key)
-        if info is None or info.size != size:
-            await self.delete(key)
-            raise _changed(physical)
+        with _reading(physical):
+            copied = source.recorded(content)
+            info = await source.copied(copied, partial(self._copy_object, copied, content, key))
         return Content(key, size, info.etag, content.checksum)
+
+    async def copied(self, source: RecordedObject, copy: Callable[[str | None], Awaitable[T]]) -> T:
+        """The result of a copy of an object here, a request that requires the tag that it is given.
+        Raises as `read`."""
+        with _reading(source.physical):
+            return await self._detection.unchanged(source, copy)
+
+    async def _copy_object(
+        self, source: RecordedObject, content: Content, key: str, tag: str | None
+    ) -> BlobInfo:
+        """Copy an object that has the tag inside the service. Raises BlobChangedError."""
+        recorded = _as_recorded(source.key, content) if tag in (None, content.etag) else None
+        if self.tuning.change_detection == "client":
+            recorded = None
+        found: BlobInfo | None
+        found = copied = await self.blobs.copy(
+            source.blobs, source.key, key, found=recorded, if_match=tag
+        )
+        if recorded is not None and copied.etag != recorded.etag:
+            found = await self.blobs.head(key)
+            there = None if tag is None else await source.blobs.head(source.key)
+            if there is not None and there.etag not in ("", tag):
+                # The service does not support the condition.
+                found = None
+        if found is None or found.size != content.size:
+            await self.delete(key)
+            raise BlobChangedError("the blob is not the expected one", path=source.physical)
+        return found
 
     async def _copy_extents(
         self, source: PhysicalStorage, content: Content, object_id: str
@@ -350,13 +417,10 @@ class PhysicalStorage:
         return content_of(object_id, own)
 
     async def copy_range(self, content: Content, object_id: str, start: int, end: int) -> Content:
-        """Copy the bytes [start, end) of content here to a fresh key, as `add_range` does.
-        `content.size`: 0 if it is not known."""
-        writer, size = self.writer(object_id), content.size or None
+        """Copy the bytes [start, end) of content here to a fresh key, as `add_range` does."""
+        writer = self.writer(object_id)
         try:
-            await self.add_range(
-                writer, content.physical, start, end, size=size, etag=content.etag, is_last=True
-            )
+            await self.add_range(writer, content, start, end, is_last=True)
             return await writer.finish()
         except BaseException:
             await writer.abort()
@@ -365,58 +429,58 @@ class PhysicalStorage:
     async def add_range(
         self,
         writer: PhysicalWriter,
-        physical: str,
+        content: Content,
         start: int,
         end: int,
         *,
-        size: int | None = None,
-        etag: str = "",
         is_last: bool = False,
     ) -> None:
-        """Add the bytes [start, end) of an object here, or of extents, to a new one: inside the
-        service where it can, else through this process.
+        """Add the bytes [start, end) of content here to a new object: inside the service where it
+        can, else through this process.
 
-        `size`, `etag`: those recorded, as for `read`. `is_last`: no more bytes follow. Raises
+        `content.size`: 0 if it is not known. `is_last`: no more bytes follow. Raises
         DataMissingError, CorruptDataError (the object ends before `end`, or is another one),
         UnsupportedError.
         """
+        physical = content.physical
         whole = (Extent(physical, start, end - start),)
         pieces = cut(parse_extents(physical), start, end) if has_extents(physical) else whole
         for piece in pieces:
             stop = start + piece.length
-            blobs, key = (None, "") if piece.is_hole else self.located(piece.key)
+            source = None
+            if not piece.is_hole:
+                one = content if piece.key == physical else Content(piece.key, 0, "", "")
+                source = self.recorded(one, size=one.size or None)
             read = stop
-            if blobs is not None:
+            if source is not None:
                 ends = is_last and stop == end
-                read = start + writer.before_copy(blobs, piece.length, is_last=ends)
-            await self._add_bytes(writer, physical, start, read, size, etag)
-            if blobs is not None and read < stop:
-                await writer.copy(
-                    blobs,
-                    key,
-                    piece.offset + read - start,
-                    piece.end,
-                    if_match=_match(piece.key, etag),
-                    mapped=partial(_reading, piece.key),
-                )
+                read = start + writer.before_copy(source.blobs, piece.length, is_last=ends)
+            await self._add_bytes(writer, content, start, read)
+            if source is not None and read < stop:
+                copy = partial(self._copy_part, source)
+                await writer.copy(copy, piece.offset + read - start, piece.end)
             start = stop
 
+    async def _copy_part(
+        self, source: RecordedObject, upload: Upload, number: int, start: int, end: int
+    ) -> None:
+        """Add the bytes [start, end) of an object here to an upload, inside the service."""
+
+        async def copy(tag: str | None) -> None:
+            await upload.copy_part(number, source.blobs, source.key, start, end, if_match=tag)
+
+        await self.copied(source, copy)
+
     async def _add_bytes(
-        self,
-        writer: PhysicalWriter,
-        physical: str,
-        start: int,
-        end: int,
-        size: int | None,
-        etag: str,
+        self, writer: PhysicalWriter, content: Content, start: int, end: int
     ) -> None:
         """As `add_range`, through this process."""
         for begin in range(start, end, _READ_AT_ONCE):
             stop = min(end, begin + _READ_AT_ONCE)
-            data = await self.read(physical, begin, stop, size=size, etag=etag)
+            data = await self.read_content(content, begin, stop)
             if len(data) != stop - begin:
                 raise CorruptDataError(
-                    f"the physical object ends before byte {stop}", path=physical
+                    f"the physical object ends before byte {stop}", path=content.physical
                 )
             await writer.write(data)
 
@@ -465,7 +529,7 @@ class PhysicalStorage:
                 await source.check(content)
             for start in range(0, size, writer.part_size):
                 end = min(size, start + writer.part_size)
-                data = await source.read(physical, start, end, size=size, etag=content.etag)
+                data = await source.read_content(content, start, end)
                 if len(data) != end - start:
                     raise CorruptDataError(
                         f"the physical object ends before byte {end}", path=physical
@@ -539,11 +603,6 @@ class PhysicalStorage:
             ) from error
 
 
-def is_uri(physical: str) -> bool:
-    """Whether an entry's physical name is a full URI."""
-    return _URI.fullmatch(physical) is not None
-
-
 @contextmanager
 def _reading(physical: str) -> Iterator[None]:
     """Maps the errors of the blob port in a read of an object."""
@@ -551,8 +610,6 @@ def _reading(physical: str) -> Iterator[None]:
         yield
     except BlobNotFoundError as error:
         raise DataMissingError("the physical object does not exist", path=physical) from error
-    except BlobChangedError as error:
-        raise _changed(physical) from error
 
 
 def _total(physical: str, size: int | None) -> int:
@@ -563,12 +620,6 @@ def _total(physical: str, size: int | None) -> int:
             f"the extents have {total} bytes instead of the {size} of the entry", path=physical
         )
     return total
-
-
-def _match(physical: str, etag: str) -> str | None:
-    """The required etag of an object. The volume's own keys are written once; a copy or restore of
-    their objects keeps the bytes, but not the etags."""
-    return etag if etag and is_uri(physical) else None
 
 
 def _as_recorded(key: str, content: Content) -> BlobInfo | None:
@@ -582,22 +633,6 @@ def _as_recorded(key: str, content: Content) -> BlobInfo | None:
     if is_uri(content.physical) or not content.etag or "-" in content.etag:
         return None
     return BlobInfo(key, content.size, content.etag)
-
-
-def _changed(physical: str) -> CorruptDataError:
-    if is_uri(physical):
-        return CorruptDataError(
-            f"the object {physical} was replaced since it was adopted (its size or its entity tag "
-            "is another): put the "
-            "old object back, or adopt the new one in its place",
-            path=physical,
-        )
-    return CorruptDataError(
-        f"the physical object {physical} does not have the size that was recorded: restore it from "
-        "a copy, or delete "
-        "the file",
-        path=physical,
-    )
 
 
 def key_below(root: str, uri: str) -> str | None:

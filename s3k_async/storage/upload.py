@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -114,20 +113,16 @@ class PhysicalWriter:
 
     async def copy(
         self,
-        blobs: BlobStore,
-        key: str,
+        copy_part: Callable[[Upload, int, int, int], Coroutine[Any, Any, None]],
         start: int,
         end: int,
-        *,
-        if_match: str | None,
-        mapped: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Add the bytes [start, end) of a blob, inside the service, where `before_copy` allows it.
-        Raises the error of a failed part. `mapped`: maps those of the port."""
+        Raises the error of a failed part. `copy_part`: stores a range as a part of an upload, by
+        the upload, the number of the part, start and end."""
 
         async def store(number: int, upload: Upload, start: int, stop: int) -> None:
-            with mapped():
-                await upload.copy_part(number, blobs, key, start, stop, if_match=if_match)
+            await copy_part(upload, number, start, stop)
 
         try:
             upload = await self._started()

@@ -100,4 +100,5 @@ class VolumeConnections:
 
     def _opening(self, part: Part) -> OpenContext:
         session = self.session.get(part) if isinstance(self.session, Mapping) else self.session
-        return OpenContext(session, self.runtime)
+        conditional = self.config.tuning.change_detection != "client"
+        return OpenContext(session, self.runtime, conditional)

@@ -78,6 +78,7 @@ _NEEDS: Final[dict[Role, Needs]] = {
             "DescribeContinuousBackups",
             "DescribeTimeToLive",
             "TagResource",
+            "UpdateTable",
         ),
         buckets=(
             "CreateBucket",

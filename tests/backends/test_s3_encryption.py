@@ -1,5 +1,5 @@
-"""Server-side encryption that the settings ask for: every request that stores an object says so, or
-none is sent."""
+"""Encryption, storage class and payer that the settings ask for: every request that stores an
+object says so, or none is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from s3k_async import S3kClient
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
-from s3k_async.config import AwsConfig, MemoryTable, S3Bucket, Secret, Tuning, VolumeConfig
+from s3k_async.config import (
+    AwsConfig,
+    MemoryTable,
+    S3Bucket,
+    Secret,
+    StorageClass,
+    Tuning,
+    VolumeConfig,
+)
 from s3k_async.errors import ConfigError
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import PATIENCE, Engine
@@ -30,6 +38,8 @@ METHOD = "x-amz-server-side-encryption"
 KEY = "x-amz-server-side-encryption-aws-kms-key-id"
 XML = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 COPIED = f"<CopyObjectResult {XML}><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
+LISTED = f"<ListBucketResult {XML}><IsTruncated>false</IsTruncated></ListBucketResult>"
+DELETED = f"<DeleteResult {XML}></DeleteResult>"
 BEGUN = (
     f"<InitiateMultipartUploadResult {XML}><UploadId>u</UploadId></InitiateMultipartUploadResult>"
 )
@@ -80,6 +90,65 @@ async def test_what_is_stored_says_how_it_is_encrypted(
     others = [call for call in proxy.calls if not stores_an_object(call)]
     assert others
     assert not any(METHOD in call.headers for call in others)
+
+
+@pytest.mark.parametrize("store", [WireBlobs, S3Blobs])
+@pytest.mark.parametrize("bucket_key", [True, False, None])
+@pytest.mark.parametrize("storage_class", ["STANDARD_IA", None])
+async def test_what_is_stored_says_its_class_and_bucket_key(
+    store: type[S3Blobs],
+    bucket_key: bool | None,
+    storage_class: StorageClass | None,
+    proxy: FaultProxy,
+) -> None:
+    given = {"encryption": "aws:kms", "bucket_key": bucket_key, "storage_class": storage_class}
+    aws = replace(AWS, endpoint=proxy.url, **given)  # type: ignore[arg-type]
+    for call in await stored_by(store("data", "", aws), proxy):
+        text = None if bucket_key is None else str(bucket_key).lower()
+        assert call.headers.get(f"{METHOD}-bucket-key-enabled") == text
+        assert call.headers.get("x-amz-storage-class") == storage_class
+
+
+@pytest.mark.parametrize("store", [WireBlobs, S3Blobs])
+@pytest.mark.parametrize("pays", [True, False])
+async def test_every_request_says_that_the_requester_pays(
+    store: type[S3Blobs], pays: bool, proxy: FaultProxy
+) -> None:
+    blobs = store("data", "", replace(AWS, endpoint=proxy.url, requester_pays=pays))
+    proxy.rule(xml_answer(LISTED), when=lambda call: "list-type" in call.query)
+    proxy.rule(xml_answer(DELETED), query="delete")
+    proxy.rule(Answer(200, body=b"bytes", headers={"ETag": '"e"'}), method="GET")
+    await stored_by(blobs, proxy, closing=False)
+    await blobs.get("k")
+    await blobs.head("k")
+    await blobs.list()
+    await blobs.delete("k")
+    await blobs.delete_many(["k", "l"])
+    await blobs.exists()
+    await blobs.close()
+    assert len(proxy.calls) >= 10
+    payers = {call.headers.get("x-amz-request-payer") for call in proxy.calls}
+    assert payers == ({"requester"} if pays else {None})
+    signed = {"x-amz-request-payer" in call.headers["authorization"] for call in proxy.calls}
+    assert signed == {pays}
+
+
+async def stored_by(blobs: S3Blobs, proxy: FaultProxy, *, closing: bool = True) -> list[Call]:
+    """The requests that store objects, of each kind one."""
+    proxy.rule(xml_answer(BEGUN), method="POST", query="uploads")
+    proxy.rule(xml_answer(COPIED), when=lambda call: "x-amz-copy-source" in call.headers)
+    proxy.rule(Answer(200, headers={"ETag": '"e"', "Content-Length": "0"}), method="PUT")
+    proxy.rule(Answer(200, headers={"ETag": '"e"', "Content-Length": "0"}), method="HEAD")
+    proxy.rule(Answer(204), method="DELETE")
+    await blobs.put("k", b"bytes")
+    await blobs.copy(blobs, "k", "copy")
+    upload = await blobs.start_upload("large")
+    await upload.put_part(1, b"part")
+    if closing:
+        await blobs.close()
+    stored = [call for call in proxy.calls if stores_an_object(call)]
+    assert len(stored) == 3
+    return stored
 
 
 @pytest.mark.parametrize("store", [WireBlobs, S3Blobs])

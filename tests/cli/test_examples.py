@@ -16,7 +16,10 @@ from s3k_async.cli.examples import EXAMPLES
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
 
-ELSEWHERE = {"oplog retire": "tests/cli/test_moving.py"}
+ELSEWHERE = {
+    "oplog retire": "tests/cli/test_moving.py",
+    "set-capacity": "tests/cli/test_capacity.py",
+}
 """Commands whose example needs more than embedded volumes, and the test that runs it."""
 
 

@@ -75,6 +75,7 @@ OPERATION = (
     ("dump", VOLUME, "-o", "dump"),
     ("fsck", "restore", VOLUME, "--subtree", "/d"),
     ("reshard", VOLUME, "--suffix-count", "4"),
+    ("set-capacity", VOLUME, "--read-units", "5", "--write-units", "5"),
     ("destroy", VOLUME, "--yes", "--force"),
 )
 DENIED = {

@@ -12,6 +12,7 @@ from tests.cli.conftest import Cli
 COMMANDS = (
     "init",
     "info",
+    "set-capacity",
     "destroy",
     "ls",
     "tree",
@@ -118,6 +119,13 @@ COMMANDS = (
         ["find", "--name", ""],
         ["du", "--nonsense"],
         ["destroy"],
+        ["set-capacity"],
+        ["set-capacity", "memory://x"],
+        ["set-capacity", "memory://x", "--on-demand", "--read-units", "1", "--write-units", "1"],
+        ["set-capacity", "memory://x", "--read-units", "5"],
+        ["set-capacity", "memory://x", "--read-units", "0", "--write-units", "1"],
+        ["init", "--read-units", "0", "memory://x"],
+        ["init", "--stream", "ALL", "memory://x"],
         ["init", "a", "b"],
         ["init", "raw"],
         ["init", "--suffix-count", "none", "memory://x"],
@@ -262,6 +270,11 @@ def shared_options() -> dict[str, str]:
         option.flag: option.choices[0] if option.choices else values[option.type]
         for option in OPTIONS.values()
         if option.flag is not None
+    }
+    settings |= {
+        option.flag: str(int(option.minimum or 0))
+        for option in OPTIONS.values()
+        if option.flag is not None and (option.minimum or 0) > 3
     }
     return {
         "--volume": "memory://x",

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "without_user"]
+__all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "StorageClass", "without_user"]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
 """Supported server-side encryption of S3: values of the header `x-amz-server-side-encryption`."""
+
+StorageClass: TypeAlias = Literal[
+    "STANDARD",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER_IR",
+    "REDUCED_REDUNDANCY",
+]
+"""Supported storage classes of S3: those from which objects are read at once. Values of the header
+`x-amz-storage-class`."""
 
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
 
@@ -53,8 +64,8 @@ class AwsConfig:
     """Settings of one AWS service, or of a compatible one. Unset fields come from the AWS default
     chain.
 
-    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`
-    or `proxy`.
+    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`,
+    `proxy` or `sts_endpoint`.
     """
 
     region: str | None = None
@@ -63,6 +74,20 @@ class AwsConfig:
     access_key_id: Secret = field(default_factory=Secret)
     secret_access_key: Secret = field(default_factory=Secret)
     session_token: Secret = field(default_factory=Secret)
+    role_arn: str | None = None
+    """A role whose temporary credentials AWS STS gives to the caller, who has the credentials above
+    or those of the default chain."""
+    external_id: str | None = None
+    """What the trust policy of a role in another account may require."""
+    role_session_name: str | None = None
+    """Name of the session in CloudTrail; None: `s3k-async`."""
+    role_duration: int | None = None
+    """Seconds for which the credentials of the role are valid, at least 1,800, as they are renewed
+    15 minutes before they expire; None: one hour."""
+    web_identity_token_file: str | None = None
+    """File of an OpenID Connect token, with which the role is assumed instead of credentials."""
+    sts_endpoint: str | None = None
+    """URL of a service compatible with AWS STS; None: that of the region."""
     max_connections: int = 64
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
@@ -74,6 +99,13 @@ class AwsConfig:
     default. Another value is an unsupported method of S3A, with which nothing is written."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
+    bucket_key: bool | None = None
+    """With `aws:kms`: whether S3 derives the keys of objects from a bucket key, which saves
+    requests to KMS; None: the bucket's default."""
+    storage_class: StorageClass | None = None
+    """Of S3: the storage class of new objects; None: STANDARD."""
+    requester_pays: bool = False
+    """Of S3: whether the caller pays for requests and transfers, in a bucket of another account."""
 
     @property
     def installation(self) -> str:
@@ -86,13 +118,19 @@ class AwsConfig:
             self,
             endpoint=without_user(self.endpoint),
             proxy=without_user(self.proxy),
+            sts_endpoint=without_user(self.sts_endpoint),
             access_key_id=Secret(),
             secret_access_key=Secret(),
             session_token=Secret(),
         )
 
     def __repr__(self) -> str:
-        shown = replace(self, endpoint=without_user(self.endpoint), proxy=without_user(self.proxy))
+        shown = replace(
+            self,
+            endpoint=without_user(self.endpoint),
+            proxy=without_user(self.proxy),
+            sts_endpoint=without_user(self.sts_endpoint),
+        )
         values = (f"{each.name}={getattr(shown, each.name)!r}" for each in fields(self))
         return f"AwsConfig({', '.join(values)})"
 

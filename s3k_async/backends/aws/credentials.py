@@ -16,7 +16,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
 from s3k_async._core.runtime import Runtime
-from s3k_async.errors import ClosedClientError, CredentialsError
+from s3k_async.errors import ClosedClientError, CredentialsError, S3kError
 
 __all__ = ["Credentials", "Keys"]
 
@@ -137,7 +137,7 @@ class Credentials:
             raise NoCredentialsError
         try:
             frozen = await self._source.get_frozen_credentials()
-        except BotoCoreError:
+        except (BotoCoreError, S3kError):
             raise
         except Exception as error:
             raise CredentialsError(

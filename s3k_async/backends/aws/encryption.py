@@ -1,4 +1,4 @@
-"""Server-side encryption: headers of requests that store objects in S3.
+"""Headers of requests that store objects in S3: server-side encryption and storage class.
 
 PutObject, CreateMultipartUpload and CopyObject take the headers; the parts of an upload follow it.
 Source: the Amazon S3 API Reference.
@@ -11,31 +11,37 @@ from typing import Final
 from s3k_async.backends.aws.access import ENCRYPTIONS, AwsConfig
 from s3k_async.errors import ConfigError
 
-__all__ = ["encryption_headers", "encryption_parameters", "require_encryption"]
+__all__ = ["REQUESTER_PAYS", "require_encryption", "storage_headers", "storage_parameters"]
 
+REQUESTER_PAYS: Final = ("x-amz-request-payer", "requester")
+"""The header of all requests to a bucket whose requester pays."""
 _HEADERS: Final = (
     ("encryption", "x-amz-server-side-encryption", "ServerSideEncryption"),
     ("kms_key", "x-amz-server-side-encryption-aws-kms-key-id", "SSEKMSKeyId"),
+    ("bucket_key", "x-amz-server-side-encryption-bucket-key-enabled", "BucketKeyEnabled"),
+    ("storage_class", "x-amz-storage-class", "StorageClass"),
 )
 """Setting, header, parameter of botocore."""
 
 
-def encryption_headers(aws: AwsConfig, path: str) -> list[tuple[str, str]]:
-    """The headers, none for the bucket's default. Raises ConfigError as `require_encryption`."""
-    if aws.encryption is None:
-        return []
+def storage_headers(aws: AwsConfig, path: str) -> list[tuple[str, str]]:
+    """The headers, none for the bucket's defaults. Raises ConfigError as `require_encryption`."""
     require_encryption(aws, path)
     return [
-        (header, getattr(aws, name))
+        (header, str(value).lower() if isinstance(value, bool) else value)
         for name, header, _ in _HEADERS
-        if getattr(aws, name) is not None
+        if (value := getattr(aws, name)) is not None
     ]
 
 
-def encryption_parameters(aws: AwsConfig, path: str) -> dict[str, str]:
-    """As `encryption_headers`, for a call of botocore."""
-    names = {header: parameter for _, header, parameter in _HEADERS}
-    return {names[header]: value for header, value in encryption_headers(aws, path)}
+def storage_parameters(aws: AwsConfig, path: str) -> dict[str, str | bool]:
+    """As `storage_headers`, for a call of botocore."""
+    require_encryption(aws, path)
+    return {
+        parameter: value
+        for name, _, parameter in _HEADERS
+        if (value := getattr(aws, name)) is not None
+    }
 
 
 def require_encryption(aws: AwsConfig, path: str) -> None:

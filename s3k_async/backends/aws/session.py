@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
+from s3k_async.backends.aws.encryption import REQUESTER_PAYS
 from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
@@ -88,6 +89,8 @@ class AwsClient:
             and mine.profile == others.profile
             and mine.access_key_id == others.access_key_id
             and mine.session_token == others.session_token
+            and mine.role_arn == others.role_arn
+            and mine.external_id == others.external_id
             and self.given is other.given
             and _partition(mine.region) == _partition(others.region)
         )
@@ -186,6 +189,8 @@ class AwsClient:
             client.meta.events.register("before-parse.dynamodb", _check_dynamodb)
         else:
             client.meta.events.register("before-parse.s3", _check_s3)
+            if self.config.requester_pays:
+                client.meta.events.register("before-call.s3", _pay)
         self._context, self._client = context, client
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
@@ -215,11 +220,14 @@ class AwsClient:
             "region_name": region,
             "endpoint_url": config.endpoint,
             "verify": config.ca_bundle or (None if config.verify_tls else False),
-            "aws_access_key_id": config.access_key_id.reveal() or None,
-            "aws_secret_access_key": config.secret_access_key.reveal() or None,
-            "aws_session_token": config.session_token.reveal() or None,
             "config": _client_config(config),
         }
+        if config.role_arn is None:
+            options |= {
+                "aws_access_key_id": config.access_key_id.reveal() or None,
+                "aws_secret_access_key": config.secret_access_key.reveal() or None,
+                "aws_session_token": config.session_token.reveal() or None,
+            }
         return {name: value for name, value in options.items() if value is not None}
 
 
@@ -258,6 +266,7 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     """The session, with the files loaded that botocore reads when a client is made. Blocking."""
     import aioboto3
 
+    from s3k_async.backends.aws.assumed_role import use_role
     from s3k_async.backends.aws.http import (
         DirectSession,  # here too, so that the loop does not import it
     )
@@ -268,6 +277,12 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
         if os.environ.get(_REGION):
             core.set_config_variable("region", os.environ[_REGION])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+        if config.role_arn is not None:
+            use_role(core, config)
+    elif config.role_arn is not None:
+        raise ConfigError(
+            "role_arn is for the package's own sessions: let the given session assume the role"
+        )
     elif hasattr(given, "client"):
         session = given
     elif hasattr(given, "create_client"):
@@ -277,6 +292,9 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     loader = getattr(session, "_session", session).get_component("data_loader")
     loader.load_service_model(service, "service-2")
     loader.load_service_model(service, "endpoint-rule-set-1")
+    if config.role_arn is not None:
+        loader.load_service_model("sts", "service-2")
+        loader.load_service_model("sts", "endpoint-rule-set-1")
     for data in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(data)
     return session  # type: ignore[no-any-return]
@@ -317,6 +335,12 @@ def _check_s3(response_dict: Mapping[str, Any], operation_model: Any, **_: Any) 
     body = response_dict["body"]
     content = body if isinstance(body, bytes) else b""
     check_s3(operation_model.name, response_dict["status_code"], response_dict["headers"], content)
+
+
+def _pay(params: Mapping[str, Any], **_: Any) -> None:
+    """Add the header of a requester who pays. botocore knows it for some operations only."""
+    name, value = REQUESTER_PAYS
+    params["headers"][name] = value
 
 
 def _partition(region: str | None) -> str:

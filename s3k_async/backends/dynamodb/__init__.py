@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from s3k_async.backends.aws.access import AwsConfig
+from s3k_async.backends.dynamodb.table_options import TableOptions
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
 from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.errors import ConfigError
@@ -22,6 +23,8 @@ class DynamoTable(TableLocation):
 
     name: str
     aws: AwsConfig = field(default_factory=AwsConfig)
+    options: TableOptions = field(default=TableOptions(), compare=False)
+    """Of the table, when it is created."""
 
     scheme: ClassVar[str] = "dynamodb"
     form: ClassVar[str] = "dynamodb://NAME"
@@ -53,7 +56,13 @@ class DynamoTable(TableLocation):
     def open(self, opening: OpenContext) -> TableStore:
         from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 
-        return WireItems(self.name, self.aws, opening.session, runtime=opening.runtime)
+        return WireItems(
+            self.name,
+            self.aws,
+            opening.session,
+            runtime=opening.runtime,
+            options=self.options,
+        )
 
     def inspection(self, opening: OpenContext) -> Inspection:
         from s3k_async.backends.dynamodb.table_facts import DynamoInspection

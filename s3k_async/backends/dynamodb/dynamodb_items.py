@@ -12,6 +12,7 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     Wire,
     parse_cursor,
 )
+from s3k_async.backends.dynamodb.table_options import ON_DEMAND, TableOptions, throughput
 from s3k_async.backends.ports.items import PARTITION, SORT, Key
 from s3k_async.backends.ports.pagination import PageGuard, repeated
 from s3k_async.errors import (
@@ -52,8 +53,11 @@ class DynamoTableAdmin:
         session: object | None = None,
         *,
         runtime: Runtime = SYSTEM,
+        options: TableOptions | None = None,
     ) -> None:
+        """`options`: those of the table, when it is created."""
         self._name = name
+        self._options = options or TableOptions()
         self._service = service
         self.aws = AwsClient("dynamodb", service, session)
         self._runtime = runtime
@@ -88,6 +92,8 @@ class DynamoTableAdmin:
                 made = await self._create_once()
             elif table["TableStatus"] not in ("CREATING", "DELETING"):
                 self._check_schema(table)
+                if self._options.point_in_time_recovery:
+                    await self._enable_recovery()
                 return made
             else:
                 await self._runtime.sleep(pause)
@@ -101,7 +107,6 @@ class DynamoTableAdmin:
             ):
                 await client.create_table(
                     TableName=self._name,
-                    BillingMode="PAY_PER_REQUEST",
                     KeySchema=[
                         {"AttributeName": PARTITION, "KeyType": "HASH"},
                         {"AttributeName": SORT, "KeyType": "RANGE"},
@@ -110,10 +115,48 @@ class DynamoTableAdmin:
                         {"AttributeName": PARTITION, "AttributeType": "S"},
                         {"AttributeName": SORT, "AttributeType": "S"},
                     ],
+                    **self._options.parameters(),
                 )
         except _TableInUseError:
             return False
         return True
+
+    async def _enable_recovery(self) -> None:
+        """Enable point-in-time recovery. Repeating it changes nothing."""
+        client = await self._client()
+        with map_exceptions(self._name, writing=True):
+            await client.update_continuous_backups(
+                TableName=self._name,
+                PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+            )
+
+    async def set_capacity(self, read_units: int | None, write_units: int | None) -> bool:
+        """As `ProvisionedTable.set_capacity`."""
+        wanted = throughput(read_units, write_units)
+        changed = False
+        for pause in self._pauses():
+            table = await self._describe()
+            if table is None:
+                raise VolumeNotFoundError("no such table", path=self._name)
+            if table["TableStatus"] != "ACTIVE":
+                await self._runtime.sleep(pause)
+            elif changed or self._capacity(table) == (read_units, write_units):
+                return changed
+            else:
+                client = await self._client()
+                with map_exceptions(self._name, writing=True):
+                    await client.update_table(TableName=self._name, **wanted)
+                changed = True
+        raise RequestTimeoutError("the table has not got its capacity in time", path=self._name)
+
+    def _capacity(self, table: Wire) -> tuple[int | None, int | None]:
+        """The provisioned read and write units; None each on demand."""
+        with map_exceptions(self._name):
+            mode = (table.get("BillingModeSummary") or {}).get("BillingMode")
+            if mode == ON_DEMAND:
+                return None, None
+            units = table["ProvisionedThroughput"]
+            return int(units["ReadCapacityUnits"]), int(units["WriteCapacityUnits"])
 
     async def exists(self) -> bool:
         table = await self._describe()

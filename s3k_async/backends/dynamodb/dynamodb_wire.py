@@ -19,6 +19,7 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     parse_cursor,
 )
 from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
+from s3k_async.backends.dynamodb.table_options import TableOptions
 from s3k_async.backends.ports.batch_result import read_batches, require_loaded
 from s3k_async.backends.ports.item_semantics import (
     validate,
@@ -62,8 +63,9 @@ class WireItems(DynamoTableAdmin):
         session: object | None = None,
         *,
         runtime: Runtime = SYSTEM,
+        options: TableOptions | None = None,
     ) -> None:
-        super().__init__(name, service, session, runtime=runtime)
+        super().__init__(name, service, session, runtime=runtime, options=options)
         self._wire = Wire(self.aws, runtime)
 
     async def get(self, key: Key) -> Item | None:

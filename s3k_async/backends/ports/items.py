@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from s3k_async._core.item_values import (
     ABSENT,
@@ -46,6 +46,7 @@ __all__ = [
     "ItemStore",
     "ItemTable",
     "Key",
+    "ProvisionedTable",
     "Put",
     "UnloadedItemsError",
     "UnprocessedKeysError",
@@ -156,6 +157,18 @@ class ItemStore(Protocol):
 
     async def close(self) -> None:
         """Release connections and threads. Idempotent."""
+
+
+@runtime_checkable
+class ProvisionedTable(Protocol):
+    """A table with capacity units: optional for an ItemTable."""
+
+    async def exists(self) -> bool:
+        """As `ItemTable.exists`."""
+
+    async def set_capacity(self, read_units: int | None, write_units: int | None) -> bool:
+        """Set the capacity, units per second, or without units to on demand, and wait until the
+        table has it; False if it had it. Raises ConfigError for invalid units."""
 
 
 class ItemTable(Protocol):

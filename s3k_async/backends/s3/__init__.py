@@ -48,7 +48,12 @@ class S3Bucket(BlobLocation):
         from s3k_async.backends.s3.s3_wire import WireBlobs
 
         return WireBlobs(
-            self.bucket, self.prefix, self.aws, opening.session, runtime=opening.runtime
+            self.bucket,
+            self.prefix,
+            self.aws,
+            opening.session,
+            runtime=opening.runtime,
+            conditional_reads=opening.conditional_reads,
         )
 
     def inspection(self, opening: OpenContext) -> Inspection:

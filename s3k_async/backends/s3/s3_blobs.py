@@ -14,7 +14,7 @@ import anyio
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.bounds import in_time, read_body
-from s3k_async.backends.aws.encryption import encryption_parameters
+from s3k_async.backends.aws.encryption import storage_parameters
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.ports.blob_keys import (
@@ -139,9 +139,18 @@ class S3Blobs:
     copy_concurrency = 8
 
     def __init__(
-        self, bucket: str, prefix: str, service: AwsConfig, session: object | None = None
+        self,
+        bucket: str,
+        prefix: str,
+        service: AwsConfig,
+        session: object | None = None,
+        *,
+        conditional_reads: bool = True,
     ) -> None:
+        """`conditional_reads`: whether a required etag of a read or of the source of a copy is sent
+        as a condition; otherwise the answer is compared, of a copy that to a HeadObject before."""
         self.bucket = bucket
+        self.conditional_reads = conditional_reads
         self._prefix = prefix
         self._service = service
         self.aws = AwsClient("s3", service, session)
@@ -161,9 +170,10 @@ class S3Blobs:
         client: S3Client = await self.aws.get()
         return client
 
-    def _encrypted(self) -> Any:
-        """The encryption of stored objects. Raises ConfigError for an unsupported method."""
-        return encryption_parameters(self._service, self._root)
+    def _stored(self) -> Any:
+        """Encryption and storage class of stored objects. Raises ConfigError for an unsupported
+        method."""
+        return storage_parameters(self._service, self._root)
 
     def full_key(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
@@ -194,7 +204,7 @@ class S3Blobs:
     ) -> str:
         """Store an object; returns its entity tag."""
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": full, "Body": request_body(data)}
-        request |= self._encrypted()
+        request |= self._stored()
         codes: Codes = {}
         if if_absent:
             request["IfNoneMatch"] = "*"
@@ -272,7 +282,7 @@ class S3Blobs:
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": full}
         if start or end is not None:
             request["Range"] = range_text(start, end)
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["IfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(self._uri(full), codes=BY_GET):
@@ -327,6 +337,8 @@ class S3Blobs:
     ) -> BlobInfo:
         full = self.full_key(key)
         source = self._copied_from(source, full)
+        if not self.conditional_reads and if_match is not None:
+            found = None
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
@@ -353,9 +365,9 @@ class S3Blobs:
             "Bucket": self.bucket,
             "Key": full,
             "CopySource": {"Bucket": source_bucket, "Key": source_full},
-            **self._encrypted(),
+            **self._stored(),
         }
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
@@ -506,10 +518,10 @@ class S3Blobs:
 
     async def start_upload(self, key: str) -> S3Upload:
         full = self.full_key(key)
-        encrypted = self._encrypted()
+        stored = self._stored()
         client = await self.client()
         with map_exceptions(self.uri(key), writing=True):
-            answer = await client.create_multipart_upload(Bucket=self.bucket, Key=full, **encrypted)
+            answer = await client.create_multipart_upload(Bucket=self.bucket, Key=full, **stored)
             upload = answer["UploadId"]
             if not upload:
                 raise ResponseLostError("the answer names no upload")
@@ -545,8 +557,13 @@ class S3Blobs:
         origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
         request: dict[str, Any] = {**target, "PartNumber": number, "CopySource": origin}
         request["CopySourceRange"] = range_text(*extent)
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
+        elif if_match is not None:
+            found = await source.head(source_key)
+            if found is None:
+                raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+            check_unchanged(found, if_match)
         client = await self.client()
         with map_exceptions(source.uri(source_key), writing=True, codes=_BY_PART):
             answer = await client.upload_part_copy(**request)

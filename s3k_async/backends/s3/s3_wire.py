@@ -23,7 +23,7 @@ from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.direct_http import Bounds
-from s3k_async.backends.aws.encryption import encryption_headers
+from s3k_async.backends.aws.encryption import REQUESTER_PAYS, storage_headers
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
@@ -119,8 +119,9 @@ class WireBlobs(S3Blobs):
         session: object | None = None,
         *,
         runtime: Runtime = SYSTEM,
+        conditional_reads: bool = True,
     ) -> None:
-        super().__init__(bucket, prefix, service, session)
+        super().__init__(bucket, prefix, service, session, conditional_reads=conditional_reads)
         self._runtime = runtime
         self._target: _Target | None = None
         self._by_reference = not _PLAIN_BUCKET.fullmatch(self.bucket) or self.bucket.endswith(
@@ -142,7 +143,7 @@ class WireBlobs(S3Blobs):
             ("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))),
             *_asking(body),
         ]
-        headers += encryption_headers(self._service, self._root)
+        headers += storage_headers(self._service, self._root)
         codes: Codes = {}
         if if_absent:
             headers.append(("If-None-Match", "*"))
@@ -217,7 +218,7 @@ class WireBlobs(S3Blobs):
     ) -> Answer:
         ranged = start > 0 or end is not None
         headers = [("Range", range_text(start, end))] if ranged else []
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             headers.append(("If-Match", f'"{if_match}"'))
         return await self._send(
             "GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds
@@ -253,9 +254,9 @@ class WireBlobs(S3Blobs):
     ) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
-        if if_match is not None:
+        if if_match is not None and self.conditional_reads:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
-        headers += encryption_headers(self._service, self._root)
+        headers += storage_headers(self._service, self._root)
         answer = await self._send(
             "CopyObject",
             "PUT",
@@ -335,6 +336,9 @@ class WireBlobs(S3Blobs):
         report an error with status 200.
         """
         about = self._uri(full) if path is None else path
+        given = list(headers or [])
+        if self._service.requester_pays:
+            given.append(REQUESTER_PAYS)
         target = self._target or await self._find()
         # Larger bodies are hashed in a thread, without the interpreter lock, while the loop sends
         # others.
@@ -346,7 +350,7 @@ class WireBlobs(S3Blobs):
                 method,
                 target.path + quote(full),
                 query,
-                headers or [],
+                given,
                 body,
                 sha256=digest,
                 bounds=bounds or Bounds(DOCUMENT, long=operation == "CopyObject"),

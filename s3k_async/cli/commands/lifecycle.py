@@ -11,6 +11,7 @@ import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.commands.capacity import table_options, with_table_options
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
@@ -64,6 +65,7 @@ __all__ = ["destroy", "init"]
     help="Accept a directory as hot location, although only clients of this machine can use the "
     "volume then.",
 )
+@table_options
 @click.option(
     "--no-save",
     is_flag=True,
@@ -72,6 +74,7 @@ __all__ = ["destroy", "init"]
 @click.pass_obj
 def init(
     invocation: Invocation,
+    /,
     volume: str | None,
     exist_ok: bool,
     take_over: bool,
@@ -81,6 +84,7 @@ def init(
     hot: str,
     hot_on_this_machine: bool,
     no_save: bool,
+    **table: Any,
 ) -> None:
     """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
 
@@ -93,6 +97,7 @@ def init(
     config = replace(
         invocation.resolve(address.volume if address else None), trash_retention=trash_retention
     )
+    config = with_table_options(config, table)
     saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)

@@ -53,6 +53,8 @@ DIAGNOSIS = "tests/diagnosis/test_faults.py"
 DOCTOR = "tests/cli/test_doctor.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
+DETECTION = "tests/client/test_change_detection.py"
+S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
 EDITS = "tests/client/test_edits.py"
 MORE = "tests/client/test_edits_more.py"
@@ -546,16 +548,16 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an adopted object that was replaced and is read",
-        "storage/physical.py",
-        "    return etag if etag and is_uri(physical) else None",
-        "    return None",
+        "storage/change_detection.py",
+        "        if not source.is_adopted and not self._keeps_tags:\n",
+        "        if source.is_adopted or not self._keeps_tags:\n",
         "tests/client/test_adopting.py::test_a_replaced_object_is_never_read",
     ),
     Defect(
         "an encryption that is asked for and not sent",
         "backends/aws/encryption.py",
-        "    if aws.encryption is None:",
-        "    if True:",
+        '    ("encryption", "x-amz-server-side-encryption", "ServerSideEncryption"),\n',
+        "",
         "tests/backends/test_s3_encryption.py::test_what_is_stored_says_how_it_is_encrypted",
     ),
     Defect(
@@ -1727,8 +1729,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "composed: a range of the wrong place of its source",
         "storage/physical.py",
-        "                    piece.offset + read - start,\n",
-        "                    piece.offset,\n",
+        "writer.copy(copy, piece.offset + read - start, piece.end)",
+        "writer.copy(copy, piece.offset, piece.end)",
         f"{COMPOSED}::test_short_extents_are_read_and_long_ones_copied",
     ),
     Defect(
@@ -1800,6 +1802,77 @@ DEFECTS: tuple[Defect, ...] = (
         "        if (found := checksum_of(buffer)) != extent.checksum:\n",
         '        if (found := checksum_of(buffer)) == "":\n',
         f"{EDITS}::test_lost_and_damaged_objects_are_noticed",
+    ),
+    Defect(
+        "change detection: nothing is compared",
+        "storage/change_detection.py",
+        '        if not source.etag or self._mode == "none":\n',
+        "        if True:\n",
+        f"{DETECTION}::test_ranges_of_a_replaced_object_are_never_returned",
+    ),
+    Defect(
+        "change detection: a copy is accepted without a look at its bytes",
+        "storage/change_detection.py",
+        "        if checksum != source.checksum:\n",
+        "        if False:\n",
+        f"{DETECTION}::test_a_copied_volume_is_read_as_before",
+    ),
+    Defect(
+        "change detection: a tag that was accepted is forgotten",
+        "storage/change_detection.py",
+        "        self._accepted[source.physical] = found.etag\n",
+        "",
+        f"{DETECTION}::test_a_copied_volume_is_read_as_before",
+    ),
+    Defect(
+        "change detection: replaced bytes are cached in mode warn",
+        "storage/physical.py",
+        "        is_sure &= not self._detection.is_doubtful(source.physical)\n",
+        "",
+        f"{DETECTION}::test_what_may_have_been_replaced_is_not_cached",
+    ),
+    Defect(
+        "change detection: an unconditional read fills the cache",
+        "storage/physical.py",
+        "        is_sure = tag == self._detection.expected(source)\n",
+        "        is_sure = True\n",
+        f"{DETECTION}::test_what_may_have_been_replaced_is_not_cached",
+    ),
+    Defect(
+        "change detection: a range is copied from whatever is there",
+        "storage/physical.py",
+        "source.blobs, source.key, start, end, if_match=tag)",
+        "source.blobs, source.key, start, end, if_match=None)",
+        f"{DETECTION}::test_ranges_of_a_replaced_object_are_never_returned",
+    ),
+    Defect(
+        "change detection: fsck --deep skips what has no checksum",
+        "integrity/verify.py",
+        "    return bool(entry.checksum or entry.etag) or",
+        "    return bool(entry.checksum) or",
+        f"{DETECTION}::test_a_composed_object_has_nothing_but_its_tag",
+    ),
+    Defect(
+        "S3: a condition in mode client",
+        "backends/s3/s3_wire.py",
+        "        if if_match is not None and self.conditional_reads:\n"
+        '            headers.append(("If-Match"',
+        '        if if_match is not None:\n            headers.append(("If-Match"',
+        f"{DETECTION}::test_what_s3_is_asked",
+    ),
+    Defect(
+        "S3: the requester does not say that it pays",
+        "backends/s3/s3_wire.py",
+        "            given.append(REQUESTER_PAYS)\n",
+        "            pass\n",
+        f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
+    ),
+    Defect(
+        "Hadoop's keys: what is not supported is only named",
+        "settings/hadoop_mapping.py",
+        '        if key.outcome == "warned" or (',
+        "        if True or (",
+        "tests/test_hadoop_keys.py::test_a_key_is_refused",
     ),
     Defect(
         "extents: a copy that fails and leaves objects",
@@ -2059,8 +2132,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "cache: adopted objects that are cached",
         "storage/physical.py",
-        "        return self.cache if has_bytes and not is_uri(physical) else None\n",
-        "        return self.cache if has_bytes else None\n",
+        "        if source.is_adopted or start >= (",
+        "        if start >= (",
         f"{CACHED_READS}::test_adopted_objects_are_not_cached",
     ),
     Defect(
