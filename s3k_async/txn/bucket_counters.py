@@ -2,15 +2,20 @@
 
 | item | partition key | sort key | attributes |
 |---|---|---|---|
-| counter | `s3k:counters/<bucket>` | `#` | `objects`, `bytes`, `op` |
-| journal item | `s3k:counters/<bucket>` | a random id | `objects`, `bytes`, `op` |
+| counter | `s3k:counters/<bucket>` | `#` | `objects`, `bytes`, `folded` (ids), `op` |
+| journal item | `s3k:counters/<bucket>` | its id, random | `objects`, `bytes`, `op` |
 | mark | `s3k:counters` | `stale` | `op` |
 
 A journal item says what one transaction of the table changes in the total of a bucket. It is
 written in that transaction, so it exists if and only if the change was made, and no two writers
-meet in an item. The total of a bucket is the sum of its counter and its journal. Folding is one
-transaction that deletes journal items and adds their sum to the counter: a client folds its own
-when it has enough of them, and when it closes; a reader folds what others have left.
+meet in an item. The total of a bucket is the sum of its counter and its journal.
+
+Journal items are folded in two steps: one conditional write adds their sum to the counter and lists
+their ids in it, then they are deleted. The next folding deletes what the last one has left, before
+it replaces the list. So an item that is missing is in the counter, and one that is listed is not
+added to it. One transaction for both would not do: DynamoDB makes its effects visible item by item.
+A client folds its own items when it has enough of them, and when it closes; a reader folds what
+others have left.
 
 The mark says that entries were changed without being counted: then a bucket is listed, until
 `s3k migrate --enable counters` counts all of them again.
@@ -19,7 +24,7 @@ The mark says that entries were changed without being counted: then a bucket is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -31,7 +36,6 @@ from s3k_async.backends.ports.items import (
     OPERATION,
     PARTITION,
     SORT,
-    Action,
     Condition,
     Delete,
     Item,
@@ -55,8 +59,8 @@ __all__ = ["FOLDED", "BucketCounters", "counter_put", "is_counter_partition", "s
 
 _LOG = logging.getLogger(__name__)
 
-FOLDED: Final = MAX_TRANSACTION - 1
-"""Journal items that one transaction folds, beside the counter."""
+FOLDED: Final = MAX_TRANSACTION
+"""Journal items that are folded together: one transaction deletes them."""
 ATTEMPTS: Final = 16
 """How often a folding is tried that meets others, and a reading."""
 PAUSE: Final = 0.05
@@ -69,6 +73,8 @@ _COUNTER: Final = "#"
 _STALE: Final = Key(_PARTITION, "stale")
 _OBJECTS: Final = "objects"
 _BYTES: Final = "bytes"
+_FOLDED: Final = "folded"
+_SEPARATOR: Final = ","
 
 
 class BucketCounters:
@@ -77,9 +83,11 @@ class BucketCounters:
     def __init__(self, items: ItemStore, runtime: Runtime) -> None:
         self._items = items
         self._runtime = runtime
-        self._journal: dict[str, dict[str, BucketTotal]] = {}
+        self._journal: dict[str, list[str]] = {}
         self._seen: dict[str, Item | None] = {}
-        """The counters as this client has written them last; others may have changed them."""
+        """The counters as this client has seen them last; others may have changed them."""
+        self._cleared: dict[str, Value | None] = {}
+        """Versions of counters whose folded items are known to be deleted."""
         self._is_stale = False
 
     # Writers
@@ -105,19 +113,20 @@ class BucketCounters:
         """Note journal items that were written, to be folded by this client."""
         for put in journal:
             bucket = put.key.partition.removeprefix(_PREFIX)
-            self._journal.setdefault(bucket, {})[put.key.sort] = _total(put.item)
+            self._journal.setdefault(bucket, []).append(put.key.sort)
 
     async def fold_full(self) -> None:
-        """Fold the journal items of buckets that have enough of them for one transaction. A failure
-        is only logged."""
+        """Fold the journal items of buckets that have enough of them. A failure is only logged."""
         for bucket in [each for each, held in self._journal.items() if len(held) >= FOLDED]:
-            await self._fold_own(bucket)
+            await self._fold(bucket, self._taken(bucket))
 
     async def close(self) -> None:
-        """Fold the journal items that are left. A failure is only logged: readers do the rest."""
-        for bucket in list(self._journal):
-            while self._journal.get(bucket):
-                await self._fold_own(bucket)
+        """Fold the journal items that are left. A failure is only logged, and ends it: readers do
+        the rest."""
+        while self._journal:
+            bucket = next(iter(self._journal))
+            if not await self._fold(bucket, self._taken(bucket)):
+                return
 
     async def mark_stale(self) -> None:
         """Note that entries are about to be changed without being counted. Raises the errors of
@@ -145,59 +154,89 @@ class BucketCounters:
             first = found[0] if found and found[0][SORT] == _COUNTER else None
             if _version(first) != _version(after.get(counter_key)):
                 continue
+            self._seen[bucket] = first
+            listed = set(_folded(first))
+            parts = [item for item in found if item[SORT] not in listed]
             try:
-                totals = {str(item[SORT]): _total(item) for item in found}
+                total = sum(map(_total, parts), BucketTotal())
             except ItemFormatError:
                 return None
-            left = {sort: total for sort, total in totals.items() if sort != _COUNTER}
-            if len(left) > FOLDED:
-                self._seen[bucket] = first
-                await self._fold(bucket, dict(list(left.items())[:FOLDED]))
-            return sum(totals.values(), BucketTotal())
+            journal = [str(item[SORT]) for item in parts if item is not first]
+            if len(journal) > FOLDED:
+                await self._fold(bucket, journal[:FOLDED])
+            return total
         return None
 
     # Folding
 
-    async def _fold_own(self, bucket: str) -> None:
+    def _taken(self, bucket: str) -> list[str]:
+        """Journal items of this client, which it need not fold any more."""
         held = self._journal[bucket]
-        some = {sort: held.pop(sort) for sort in list(held)[:FOLDED]}
+        taken = list(held)[:FOLDED]
+        del held[:FOLDED]
         if not held:
             del self._journal[bucket]
-        await self._fold(bucket, some)
+        return taken
 
-    async def _fold(self, bucket: str, journal: dict[str, BucketTotal]) -> None:
+    async def _fold(self, bucket: str, journal: list[str]) -> bool:
+        """Fold some journal items. False if that failed, or was given up."""
+        is_done = False
         try:
             with optional():
-                await self._move_to_counter(bucket, journal)
+                is_done = await self._add_to_counter(bucket, journal)
         except S3kError as error:
-            _LOG.warning("the counter of bucket %s is left to others: %s", bucket, error)
+            _LOG.info("the counter of bucket %s is left to others: %s", bucket, error)
+        return is_done
 
-    async def _move_to_counter(self, bucket: str, journal: dict[str, BucketTotal]) -> None:
-        """Delete journal items, those that another client has not folded, and add them to the
-        counter. After many conflicts they are left to others."""
+    async def _add_to_counter(self, bucket: str, journal: list[str]) -> bool:
         partition, runtime = _PREFIX + bucket, self._runtime
+        if bucket not in self._seen:
+            self._seen[bucket] = await self._items.get(Key(partition, _COUNTER))
         for _ in range(ATTEMPTS):
-            if not journal:
-                return
-            sorts, counter = list(journal), self._seen.get(bucket)
+            counter = self._seen[bucket]
+            is_cleared = bucket in self._cleared and self._cleared[bucket] == _version(counter)
+            former = [] if is_cleared else _folded(counter)
+            # After the counter was read: an item that exists, and is not listed, is not in it.
+            wanted = [Key(partition, sort) for sort in (*journal, *former)]
+            found = await self._items.get_many(wanted)
+            await self._remove([Key(partition, sort) for sort in former], found)
+            new = set(journal).difference(_folded(counter))
+            fresh = [item for key, item in found.items() if key.sort in new]
+            if not fresh:
+                return True
             before = BucketTotal() if counter is None else _total(counter)
-            after = sum(journal.values(), before)
-            changed = _item(bucket, _COUNTER, after, runtime.uuid())
-            actions: list[Action] = [Delete(Key(partition, sort), Condition()) for sort in sorts]
-            actions.append(_counter_write(changed, counter))
+            changed = _item(bucket, _COUNTER, sum(map(_total, fresh), before), runtime.uuid())
+            sorts = [str(item[SORT]) for item in fresh]
             try:
-                await self._items.transact(actions, runtime.uuid())
+                await self._items.write(_counter_write(changed, sorts, counter))
             except ConditionFailedError as error:
-                for place, item in error.current.items():
-                    if place < len(sorts):
-                        journal.pop(sorts[place], None)
-                    else:
-                        self._seen[bucket] = item
+                self._seen[bucket] = error.current.get(0)
+                await runtime.sleep(runtime.uniform(0, PAUSE))
+                continue
             except TransactionConflictError:
                 await runtime.sleep(runtime.uniform(0, PAUSE))
+                continue
+            self._seen[bucket] = {**changed, _FOLDED: _SEPARATOR.join(sorts)}
+            await self._remove([Key(partition, sort) for sort in sorts], found)
+            self._cleared[bucket] = changed[OPERATION]
+            return True
+        return False
+
+    async def _remove(self, keys: Sequence[Key], found: Mapping[Key, Item]) -> None:
+        """Delete folded items, those that were found. Each belongs to one change for ever, so that
+        it does not matter who deletes it."""
+        left = [key for key in keys if key in found]
+        while left:
+            deletes = [Delete(key, Condition()) for key in left[:MAX_TRANSACTION]]
+            try:
+                await self._items.transact(deletes, self._runtime.uuid())
+            except ConditionFailedError as error:
+                gone = {deletes[place].key for place in error.current}
+                left = [key for key in left if key not in gone]
+            except TransactionConflictError:
+                await self._runtime.sleep(self._runtime.uniform(0, PAUSE))
             else:
-                self._seen[bucket] = changed
-                return
+                left = left[MAX_TRANSACTION:]
 
 
 def counter_put(bucket: str, total: BucketTotal, operation: str) -> Put:
@@ -225,13 +264,20 @@ def _item(bucket: str, sort: str, total: BucketTotal, operation: str) -> Item:
     }
 
 
-def _counter_write(changed: Item, counter: Item | None) -> Action:
+def _counter_write(changed: Item, folded: Sequence[str], counter: Item | None) -> Put | Update:
     """The write of a counter, on the condition that it is as it was read."""
+    listed: dict[str, Value] = {_FOLDED: _SEPARATOR.join(folded)}
     if counter is None:
-        return Put(changed, ABSENT)
+        return Put({**changed, **listed}, ABSENT)
     key = Key(str(changed[PARTITION]), str(changed[SORT]))
     fresh: dict[str, Value] = {name: changed[name] for name in (_OBJECTS, _BYTES, OPERATION)}
-    return Update(key, Condition(equals={OPERATION: counter[OPERATION]}), set=fresh)
+    return Update(key, Condition(equals={OPERATION: counter[OPERATION]}), set=fresh | listed)
+
+
+def _folded(counter: Item | None) -> list[str]:
+    """The ids of the journal items that were folded last."""
+    text = "" if counter is None else str(counter.get(_FOLDED, ""))
+    return text.split(_SEPARATOR) if text else []
 
 
 def _version(counter: Item | None) -> Value | None:

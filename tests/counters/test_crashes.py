@@ -13,7 +13,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import ResponseLostError, S3kError, ServiceError
-from s3k_async.model import LayoutName
+from s3k_async.model import Feature, LayoutName
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.counters.counted import check_counters
 from tests.level import FULL, TORTURE
@@ -22,7 +22,7 @@ from tests.torture.crash_scenarios import GROWN, SCENARIOS, SMALL, TREES
 from tests.torture.measure import seed_of_run
 
 EVER = 10**9
-COUNTERS = ("counters",)
+COUNTERS: tuple[Feature, ...] = ("counters",)
 
 
 async def change_in_bucket(fs: S3kClient) -> None:
@@ -67,9 +67,7 @@ async def delete_and_restore(fs: S3kClient) -> None:
 
 
 CASES: Mapping[str, Scenario] = {
-    f"{name}-{layout}": replace(
-        scenario, layout=layout, features=(*scenario.features, *COUNTERS)
-    )
+    f"{name}-{layout}": replace(scenario, layout=layout, features=(*scenario.features, *COUNTERS))
     for layout in ("path", "tree")
     for name, scenario in [
         *SCENARIOS.items(),
