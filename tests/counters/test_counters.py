@@ -279,7 +279,7 @@ async def test_requests(place: Place) -> None:
     last = Counter(place.requests())
     assert len(await counter_items(place.volume)) == 1
     await fs.write("/b/after", b"1")
-    assert last - Counter(place.requests()) == {"get": 1, "get_many": 1, "write": 1, "transact": 1}
+    assert last - Counter(place.requests()) == {"get_many": 1, "write": 1, "transact": 1}
     assert await place.statistics() == (FOLDED - 3, FOLDED - 3)
 
 
