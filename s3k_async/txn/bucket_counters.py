@@ -63,6 +63,8 @@ FOLDED: Final = MAX_TRANSACTION
 """Journal items that are folded together: one transaction deletes them."""
 ATTEMPTS: Final = 16
 """How often a folding is tried that meets others, and a reading."""
+PAGE: Final = 1000
+"""Items of a bucket that are read together: far less than DynamoDB's limit of 1 MB."""
 PAUSE: Final = 0.05
 """Seconds before the next attempt at a folding that conflicts, at most."""
 
@@ -145,7 +147,7 @@ class BucketCounters:
         counter_key = Key(_PREFIX + bucket, _COUNTER)
         for _ in range(ATTEMPTS):
             found: list[Item] = []
-            async for page in query_all(self._items, counter_key.partition):
+            async for page in query_all(self._items, counter_key.partition, limit=PAGE):
                 found += page
             # A folding between the pages changes the counter, which is read again after them.
             after = await self._items.get_many([counter_key, _STALE])

@@ -21,7 +21,8 @@ from s3k_async.integrity.repair import verify_volume
 from s3k_async.migrate.features import enable_features
 from s3k_async.model import Feature, LayoutName
 from s3k_async.objects import BucketInfo, ObjectStore
-from s3k_async.testing import FaultPlan, Moment
+from s3k_async.testing import Call, FaultPlan, Moment
+from s3k_async.txn import bucket_counters
 from s3k_async.txn.bucket_counters import FOLDED, BucketCounters
 from s3k_async.txn.bucket_totals import BucketTotal
 from s3k_async.volumes import init_volume
@@ -344,6 +345,46 @@ async def test_a_folding_that_is_interrupted_anywhere(layout: LayoutName) -> Non
                 await place.counters.close()
                 assert await place.statistics() == (3, 25)
                 await check_counters(place.volume)
+
+
+async def test_what_another_client_has_folded_is_not_folded_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader dies between the two steps, and then the writer folds its own items."""
+    async with faulty_client(FaultPlan(), place.config) as writer:
+        for number in range(5):
+            await writer.write(f"/b/{number}", bytes(10))
+        monkeypatch.setattr(bucket_counters, "FOLDED", 3)
+        faults = FaultPlan()
+        async with faulty_client(faults, place.config) as reader:
+            faults.fail_when(lambda call: call.method == "transact", S3kError("is dead"), times=9)
+            info = await ObjectStore(reader).bucket_info("b", statistics=True)
+            assert (info.objects, info.bytes) == (5, 50)
+        assert len(await counter_items(place.volume)) == 6
+        await check_counters(place.volume)
+    assert [item[SORT] for item in await counter_items(place.volume)] == ["#"]
+
+
+async def test_a_folding_between_the_pages_of_a_reading(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_counters, "PAGE", 1)
+    async with faulty_client(FaultPlan(), place.config) as writer:
+        for number in range(4):
+            await writer.write(f"/b/{number}", bytes(10))
+        counters = writer._volume().store.changes.counters
+        assert counters is not None
+
+        async def gate(call: Call) -> None:
+            if call.method == "query" and len(queries) < 3:
+                queries.append(call.number)
+                if len(queries) == 3:
+                    await counters.close()
+
+        queries: list[int] = []
+        place.faults.gate = gate
+        assert await place.statistics() == (4, 40)
+        assert len(queries) == 3
 
 
 async def test_concurrent_clients_of_one_bucket(place: Place) -> None:
