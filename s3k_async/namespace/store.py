@@ -420,6 +420,12 @@ class MetadataStore(DirectoryStore):
             await outcome.write(self.items, action, self.runtime.uuid)
         except OutcomeUnknownError:
             raise
+        except TransactionConflictError as error:
+            conflict = ConflictError(
+                "other clients kept changing this path; no changes were applied", path=entry.path
+            )
+            conflict.before_change = True
+            raise conflict from error
         except S3kError as error:
             error.before_change = True
             raise

@@ -16,7 +16,12 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Condition, Item, Key, Put
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import PermissionDeniedError, S3kError, UnsupportedError
+from s3k_async.errors import (
+    PermissionDeniedError,
+    S3kError,
+    TransactionConflictError,
+    UnsupportedError,
+)
 from s3k_async.integrity.repair import verify_volume
 from s3k_async.migrate.features import enable_features
 from s3k_async.model import Feature, LayoutName
@@ -299,6 +304,15 @@ async def test_a_client_that_closes_folds_its_journal(place: Place) -> None:
         assert len(await counter_items(place.volume)) == 5
     assert [item[SORT] for item in await counter_items(place.volume)] == ["#", "#"]
     assert await place.statistics() == (3, 3)
+
+
+async def test_writes_that_conflict_are_repeated(place: Place) -> None:
+    """A write that is counted is a transaction, which the table refuses during another one."""
+    for data in (b"new", b"over it"):
+        conflict = TransactionConflictError("another transaction")
+        place.faults.fail_when(lambda call: call.method == "transact", conflict, times=8)
+        await place.fs.write("/b/f", data)
+    assert await place.statistics() == (1, 7)
 
 
 async def test_readers_fold_what_dead_clients_have_left(place: Place) -> None:

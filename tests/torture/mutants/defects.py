@@ -92,8 +92,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a creation without its condition",
         "namespace/store.py",
-        "            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain, outcome)",
-        f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}), entry, chain, outcome)",
+        "Put(to_item(entry, self.keys), ABSENT), entry, chain, outcome)",
+        f"Put(to_item(entry, self.keys), {ANYTHING}), entry, chain, outcome)",
         f"{METADATA_FAULTS}::test_of_many_exclusive_creators_one_wins",
     ),
     Defect(
