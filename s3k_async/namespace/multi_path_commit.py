@@ -112,7 +112,9 @@ async def _attempt(
     """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
-    journal = store.changes.journal_size(plan.operations)
+    # In layout `path` everything below a directory is changed, too.
+    trees = [] if store.keys.by_id else _trees(plan)
+    journal = store.changes.journal_size(plan.operations, trees)
     _refuse_too_many(plan, journal)
     required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
     conflict: TransactionConflictError | None = None
@@ -244,15 +246,18 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
-    trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
-    if store.keys.by_id:
-        trees = []
+    trees = [] if store.keys.by_id else _trees(plan)
     parts = divided([change.entry_key for change in plan.rows], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
         commit = RecordedChange(store, txn)
         preparation = _Preparation(store, txn, commit.log, plan, parts)
         in_place = preparation.publish if store.keys.by_id else None
         await commit.run(preparation.run, publish=in_place)
+
+
+def _trees(plan: CommitPlan) -> list[str]:
+    """The directories that are moved or removed, and the new paths of those that are moved."""
+    return [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
 
 
 def _obstructed(

@@ -97,8 +97,10 @@ class BucketCounters:
     async def changes(self, operations: Operations, counted_at: str = "") -> TotalChanges:
         """What operations that are about to be logged change in the totals; `counted_at` as for
         `TotalChanges`. If that is not known for all of them, the mark is set. Raises
-        UnsupportedError for a directory that is moved to another bucket, and the table's errors."""
-        refuse_moves(operations)
+        UnsupportedError for a directory that is moved to another bucket, unless this client has set
+        the mark, as fsck does; and the table's errors."""
+        if not self._is_stale:
+            refuse_moves(operations)
         changes = TotalChanges(operations, counted_at)
         if not changes.is_complete:
             await self.mark_stale()
@@ -120,14 +122,14 @@ class BucketCounters:
     async def fold_full(self) -> None:
         """Fold the journal items of buckets that have enough of them. A failure is only logged."""
         for bucket in [each for each, held in self._journal.items() if len(held) >= FOLDED]:
-            await self._fold(bucket, self._taken(bucket))
+            await self._fold_own(bucket)
 
     async def close(self) -> None:
         """Fold the journal items that are left. A failure is only logged, and ends it: readers do
         the rest."""
         while self._journal:
             bucket = next(iter(self._journal))
-            if not await self._fold(bucket, self._taken(bucket)):
+            if not await self._fold_own(bucket):
                 return
 
     async def mark_stale(self) -> None:
@@ -171,14 +173,15 @@ class BucketCounters:
 
     # Folding
 
-    def _taken(self, bucket: str) -> list[str]:
-        """Journal items of this client, which it need not fold any more."""
+    async def _fold_own(self, bucket: str) -> bool:
+        """As `_fold`, for items of this client. Those that it could not fold are left to
+        readers."""
         held = self._journal[bucket]
-        taken = list(held)[:FOLDED]
+        taken = held[:FOLDED]
         del held[:FOLDED]
         if not held:
             del self._journal[bucket]
-        return taken
+        return await self._fold(bucket, taken)
 
     async def _fold(self, bucket: str, journal: list[str]) -> bool:
         """Fold some journal items. False if that failed, or was given up."""

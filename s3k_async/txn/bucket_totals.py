@@ -56,7 +56,7 @@ class TotalChanges:
         return bool(self._by_id)
 
     @property
-    def buckets(self) -> set[str]:
+    def buckets(self) -> set[str | None]:
         """The buckets whose totals change by at least one operation."""
         return {bucket for changes in self._by_id.values() for bucket in changes}
 

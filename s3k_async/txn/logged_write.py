@@ -18,7 +18,7 @@ from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.oplog.pending_log import HeldLog, PendingLog
 from s3k_async.oplog.segments import Operations
 from s3k_async.txn.bucket_counters import BucketCounters
-from s3k_async.txn.bucket_totals import BucketTotal, TotalChanges, added
+from s3k_async.txn.bucket_totals import BucketTotal, TotalChanges, added, bucket_above
 
 __all__ = ["LoggedOutcome", "LoggedWriter", "OperationIndex", "TransactionLog"]
 
@@ -130,9 +130,12 @@ class LoggedWriter:
             error.before_change = True
             raise
 
-    def journal_size(self, operations: Operations) -> int:
-        """How many actions a transaction that applies operations needs for its journal, at most."""
-        return 0 if self.counters is None else len(TotalChanges(operations).buckets)
+    def journal_size(self, operations: Operations, trees: Iterable[str] = ()) -> int:
+        """How many actions a transaction needs for its journal at most that applies operations, and
+        moves or removes everything below the paths in `trees`."""
+        if self.counters is None:
+            return 0
+        return len(TotalChanges(operations).buckets.union(map(bucket_above, trees)))
 
     async def run(
         self,

@@ -13,7 +13,16 @@ import pytest
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import Attributes
-from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Condition, Item, Key, Put
+from s3k_async.backends.ports.items import (
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+)
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -22,10 +31,11 @@ from s3k_async.errors import (
     TransactionConflictError,
     UnsupportedError,
 )
-from s3k_async.integrity.repair import verify_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.migrate.features import enable_features
 from s3k_async.model import Feature, LayoutName
 from s3k_async.objects import BucketInfo, ObjectStore
+from s3k_async.table.codec import unchanged
 from s3k_async.testing import Call, FaultPlan, Moment
 from s3k_async.txn import bucket_counters
 from s3k_async.txn.bucket_counters import FOLDED, BucketCounters
@@ -35,6 +45,7 @@ from s3k_async.volumes.volume import Volume
 from tests.client.rig import faulty_client, memory_config
 from tests.counters.counted import check_counters, counted, counter_items, walked
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.support import FakeClock, fake_runtime
 
 pytestmark = pytest.mark.layouts("path", "tree")
 COUNTERS: tuple[Feature, ...] = ("counters",)
@@ -175,7 +186,9 @@ async def test_a_transaction_counts_in_each_of_its_buckets(place: Place) -> None
     }
 
 
-async def test_a_transaction_of_too_many_buckets_is_refused(place: Place) -> None:
+async def test_a_transaction_of_too_many_buckets_is_refused(
+    place: Place, layout: LayoutName
+) -> None:
     fs = place.fs
 
     async def write_in(buckets: int) -> None:
@@ -187,6 +200,21 @@ async def test_a_transaction_of_too_many_buckets_is_refused(place: Place) -> Non
         await write_in(50)
     assert await walked(fs) == {}
     await write_in(49)
+    assert len(await check_counters(place.volume)) == 49
+
+    async def remove(buckets: int) -> None:
+        async with fs.transaction() as tx:
+            for number in range(buckets):
+                await tx.delete(f"/bucket-{number}", recursive=True)
+
+    if layout == "path":
+        await fs.write("/bucket-49/f", b"1")
+        with pytest.raises(UnsupportedError, match="more than 49 buckets"):
+            await remove(50)
+        await remove(49)
+        assert await check_counters(place.volume) == {"bucket-49": BucketTotal(1, 1)}
+        return
+    await remove(49)
     assert len(await check_counters(place.volume)) == 49
 
 
@@ -472,6 +500,31 @@ async def test_a_damaged_counter_is_not_read(place: Place) -> None:
     assert await place.statistics() == (1, 3)
     assert (await counted(place.volume)).is_stale
     await place.volume.items.write(Put({**item, OPERATION: "repaired"}, Condition()))
+
+
+async def test_what_fsck_repairs_is_listed(layout: LayoutName) -> None:
+    """A directory whose item is lost, with the files below it, and after a new count."""
+    clock = FakeClock()
+    runtime = fake_runtime(clock, seed=5)
+    config = memory_config(layout=layout)
+    await init_volume(config, runtime=runtime, enable=COUNTERS)
+    async with faulty_client(FaultPlan(), config, runtime) as fs:
+        volume = fs._volume()
+        await fs.write("/b/d/x/f", bytes(3))
+        await fs.write("/c/g", bytes(4))
+        await volume.log.drained()
+        found = await volume.store.get("/b/d")
+        assert found is not None
+        await volume.items.write(Delete(volume.store.keys.of(found), unchanged(found)))
+        clock.advance(10**6)
+        await repair_volume(volume, dry_run=False)
+        assert (await counted(volume)).is_stale
+        info = await ObjectStore(fs).bucket_info("b", statistics=True)
+        assert (info.objects, info.bytes) == (1, 3)
+    await enable_features(config, COUNTERS, runtime=runtime)
+    async with faulty_client(FaultPlan(), config, runtime) as fs:
+        expected = {"b": BucketTotal(1, 3), "c": BucketTotal(1, 4)}
+        assert await check_counters(fs._volume()) == expected
 
 
 async def test_fsck_and_gc_know_the_items(place: Place) -> None:
