@@ -51,7 +51,7 @@ HashName = Literal["xxh3", "java31"]
 LayoutName = Literal["path", "tree"]
 """What the key of an entry is made of: the path of its directory, or the id."""
 VolumeKind = Literal["native", "s3k-1.0"]
-Feature: TypeAlias = Literal["extents", "attributes", "uploads", "rules", "permissions"]
+Feature: TypeAlias = Literal["extents", "attributes", "uploads", "rules", "permissions", "counters"]
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
 """What a volume can have, as flags of its record."""
 DEFAULT_FEATURES: Final[tuple[Feature, ...]] = ("extents", "attributes", "uploads")

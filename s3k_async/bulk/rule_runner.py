@@ -195,11 +195,12 @@ class _Run:
             if due is None:
                 return await self._not_due(found)
         assert found.entry is not None
-        await self._apply(found.entry, due, anywhere=found.is_lost)
+        await self._apply(found.entry, due, anywhere=found.is_lost, known_path=found.item.path)
         return "done"
 
-    async def _apply(self, entry: Entry, due: DueTime, *, anywhere: bool) -> None:
-        """Make the change, through the verbs of clients. `anywhere`: the path is not known."""
+    async def _apply(self, entry: Entry, due: DueTime, *, anywhere: bool, known_path: str) -> None:
+        """Make the change, through the verbs of clients. `anywhere`: the path is not known;
+        `known_path`: the last one that was."""
         if anywhere:
             entry = self.store.keys.with_path(entry)
         # A rule applies to a path, and the move of a directory changes no entry below it in layout
@@ -207,7 +208,9 @@ class _Run:
         since = None if due.by_metadata else -math.inf
         if due.action == "expire":
             # The retention of a read-only file is over by then.
-            await self.store.delete_file(entry, anywhere=anywhere, named=False, since=since)
+            await self.store.delete_file(
+                entry, anywhere=anywhere, named=False, since=since, counted_at=known_path
+            )
         else:
             await make_read_only(self.store, entry, anywhere=anywhere, since=since)
         self.counts[due.action] += 1

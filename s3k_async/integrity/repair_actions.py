@@ -91,6 +91,8 @@ _TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
 number or boolean."""
 _ALWAYS: Final = ("isdir", "ctime", "ver", "id", OPERATION)
 """Attributes that every entry of the volume has."""
+_UNCOUNTED: Final = frozenset({"make_parent", "move_item", "quarantine", "renumber"})
+"""Actions that may change what is in a bucket without an operation that says so."""
 
 
 class FsckVolume(Protocol):
@@ -166,6 +168,8 @@ class Repairer:
 
     async def repair_action(self, task: Task) -> None:
         """Carry out the action of the finding. Raises LeftError and the stores' errors."""
+        if task.finding.action in _UNCOUNTED:
+            await self._store.indexes.stop_counting()
         await self._actions[task.finding.action](self, task)
 
     # The log

@@ -43,6 +43,7 @@ from s3k_async.storage.object_copies import same_bytes
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item, from_items
 from s3k_async.table.keys import is_entry_partition
+from s3k_async.txn.bucket_counters import is_counter_partition
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION, record_from
 from s3k_async.txn.upload_items import check_upload_item, is_upload_partition
 
@@ -177,7 +178,8 @@ def _is_ours(scope: Scope, item: Item, facts: list[FactRecord]) -> bool:
 
 def _is_record(partition: str) -> bool:
     """Whether a partition holds records of the volume: they are no entries, and not foreign."""
-    return partition in OWN_PARTITIONS or partition.startswith(META_PREFIX)
+    is_index = partition.startswith(META_PREFIX) or is_counter_partition(partition)
+    return partition in OWN_PARTITIONS or is_index
 
 
 def _understood(scope: Scope, items: list[Item], facts: list[FactRecord]) -> list[Entry]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError
+from s3k_async.migrate.bucket_count import count_buckets
 from s3k_async.model import Feature
 from s3k_async.namespace.due_index import begin_index
 from s3k_async.txn.volume_lock import VolumeLock
@@ -31,6 +32,8 @@ async def enable_features(
     `extents`: files can be appended to and changed in place. `attributes`: entries can have a mode,
     an owner and user metadata, and be read-only. `uploads`: multipart uploads, which need extents.
     `rules`: lifecycle rules; `permissions`: mode bits are evaluated; both need attributes.
+    `counters`: the objects and bytes of buckets are counted. All of them are counted by this call,
+    and again if the volume has the feature.
     Clients of versions without a feature cannot open the volume any more. Those that have it open
     are waited for; all others must open it again, too (see `txn.volume_lock`). An interrupted call
     leaves the volume locked; the same call again finishes it.
@@ -45,7 +48,8 @@ async def enable_features(
             raise ReadOnlyVolumeError("the volume is read-only", path=opened.record.name)
         item = await opened.items.get(RECORD_KEY)
         added = tuple(each for each in features if each not in opened.record.flags)
-        is_done = not added and item is not None and LOCK not in item
+        is_unlocked = item is not None and LOCK not in item
+        is_done = not added and is_unlocked and "counters" not in features
     finally:
         await opened.close()
     if is_done:
@@ -61,6 +65,8 @@ async def enable_features(
         lock.touched = True
         if "rules" in added:
             await begin_index(volume.items, runtime)
+        if "counters" in features:
+            await count_buckets(volume, lock.check)
         flags = " ".join(target.flags)
         await lock.change(volume.items, {"flags": flags})
         await write_tag(volume.table, target, runtime, volume.config.tuning.retry.write)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -62,20 +63,27 @@ async def delete_files(
     *,
     since: float = math.inf,
     named: bool = False,
+    counted_at: str = "",
 ) -> BulkOutcome:
     """Delete files and reservations; missing ones count as deleted. `turn` is awaited before each
     transaction; an error of it ends the work. `since`: when the entries were read by their paths,
     for `MetadataStore.withheld`. `named`: the caller has named each of them, instead of a directory
-    above, so that read-only ones are refused.
+    above, so that read-only ones are refused. `counted_at`: a path in their bucket, if their own
+    are not known.
     """
     return await BulkChange(
-        store, lambda entries: plan_deletes(entries, store.runtime), turn, since, named=named
+        store,
+        lambda entries: plan_deletes(entries, store.runtime),
+        turn,
+        since,
+        named=named,
+        counted_at=counted_at,
     ).apply(entries)
 
 
 class BulkChange:
     """One change of many entries in progress. `plan` gives the actions for some of them; `turn` is
-    awaited before each transaction."""
+    awaited before each transaction. `counted_at` as for `delete_files`."""
 
     def __init__(
         self,
@@ -85,12 +93,14 @@ class BulkChange:
         since: float = math.inf,
         *,
         named: bool = False,
+        counted_at: str = "",
     ) -> None:
         self._store = store
         self._plan = plan
         self._turn = turn
         self._since = since
         self._named = named
+        self._counted_at = counted_at
         self._paths: dict[str, str] = {}
         """In layout `tree` the paths of the directories of changed entries, by directory key."""
         self._changed: list[Item] = []
@@ -172,7 +182,7 @@ class BulkChange:
             lanes, token = plan.lanes(), store.runtime.uuid
             report = await execute(
                 store.items,
-                store.changes.run_parts,
+                partial(store.changes.run_parts, counted_at=self._counted_at),
                 plan,
                 lanes,
                 token,

@@ -51,6 +51,7 @@ from s3k_async.oplog.log_writer import OperationLog
 from s3k_async.permissions import NO_OWNER, SUPERUSER, Identity, Ownership
 from s3k_async.table.codec import NEXT, from_item, to_item, unchanged
 from s3k_async.table.keys import ROOT_KEY, Directory, KeyScheme
+from s3k_async.txn.bucket_counters import BucketCounters
 from s3k_async.txn.executor import Withheld
 from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
@@ -89,13 +90,15 @@ class DirectoryStore(EntryReader):
         identity: Identity | None = None,
         root: Ownership = NO_OWNER,
         rules: bool = False,
+        counters: BucketCounters | None = None,
     ) -> None:
         """`identity`: whom the client acts for, in a volume that evaluates permissions. `root`: the
-        owner of its root. `rules`: whether the volume has lifecycle rules."""
+        owner of its root. `rules`: whether the volume has lifecycle rules. `counters`: those of its
+        buckets, if it has them."""
         super().__init__(items, keys)
         self.access = AccessControl(self, identity, root)
-        self.indexes = EntryIndexes(items, runtime, rules=rules)
-        self.changes = LoggedWriter(log, runtime, self.indexes)
+        self.indexes = EntryIndexes(items, runtime, rules=rules, counters=counters)
+        self.changes = LoggedWriter(log, runtime, self.indexes, counters)
         self.transactions = TransactionRecords(items, runtime)
         self.runtime = runtime
         self.tuning = tuning
@@ -135,6 +138,7 @@ class DirectoryStore(EntryReader):
             identity=replace(self.access.identity, uid=SUPERUSER),
             root=self._root,
             rules=self.indexes.due is not None,
+            counters=self.changes.counters,
         )
 
     def require_writable(self, path: str) -> None:
@@ -250,20 +254,18 @@ class DirectoryStore(EntryReader):
         actions: Sequence[Action],
         placed: Sequence[Entry] = (),
         since: float = 0.0,
+        counted_at: str = "",
     ) -> None:
         """Apply logged operations in one transaction. Raises ConditionFailedError,
-        OutcomeUnknownError. `placed`: in layout `tree` entries to `confirm`."""
-        if not placed:
-            await self.changes.run(
-                operations, lambda _: self.items.transact(actions, self.runtime.uuid())
-            )
-            return
+        OutcomeUnknownError. `placed`: in layout `tree` entries to `confirm`. `counted_at`: as for
+        `LoggedWriter.run`."""
 
-        async def confirmed(_: LoggedOutcome) -> None:
-            await self.confirm(placed, since)
-            await self.items.transact(actions, self.runtime.uuid())
+        async def apply(outcome: LoggedOutcome) -> None:
+            if placed:
+                await self.confirm(placed, since)
+            await outcome.transact(self.items, actions, self.runtime.uuid())
 
-        await self.changes.run(operations, confirmed)
+        await self.changes.run(operations, apply, counted_at)
 
     async def confirm(self, entries: Sequence[Entry], since: float) -> None:
         """Called in layout `tree` right before entries are changed: if their directories were read

@@ -59,7 +59,8 @@ AT_ONCE = MAX_TRANSACTION
 PUBLISHED_AT_ONCE = MAX_TRANSACTION
 """Actions of the transaction of the table that publishes a record."""
 REMOVED_AS_EMPTY = (MAX_TRANSACTION - 1) // 2
-"""Empty directories that a publication in layout `tree` can remove, with two actions each."""
+"""Empty directories that a publication in layout `tree` can remove, with two actions each, less one
+for each bucket that is counted."""
 TOUCHES = 16
 """Directories that are touched at the same time."""
 
@@ -111,19 +112,16 @@ async def _attempt(
     """Make the changes. Raises ObstructedError if an entry has changed since the decision."""
     if not plan.changes:
         return
-    marked = [subtree.source.path for subtree in plan.subtrees if subtree.marker is not None]
-    if len(marked) > REMOVED_AS_EMPTY:
-        raise UnsupportedError(
-            f"a transaction cannot remove more than {REMOVED_AS_EMPTY} directories as empty; "
-            "remove them recursively, or by several transactions",
-            path=marked[REMOVED_AS_EMPTY],
-        )
+    # In layout `path` everything below a directory is changed, too.
+    trees = [] if store.keys.by_id else _trees(plan)
+    journal = store.changes.journal_size(plan.operations, trees)
+    _refuse_too_many(plan, journal)
     required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
     conflict: TransactionConflictError | None = None
-    actions = len(plan.rows) + len(required.actions) + len(also)
+    actions = len(plan.rows) + len(required.actions) + len(also) + journal
     if not _needs_record(store, plan) and actions <= AT_ONCE:
         try:
-            await _in_one(store, plan, required, also)
+            await _in_one(store, plan, required, also, journal)
         except TransactionConflictError as error:
             # Too many transactions touch the same directories. With a transaction record, single
             # writes suffice.
@@ -142,6 +140,25 @@ async def _attempt(
             raise _obstructed(store, plan, ()) from conflict
         raise UnsupportedError(_why_not_replaced(plan), path=replaced[0])
     await _by_record(store, plan)
+
+
+def _refuse_too_many(plan: CommitPlan, journal: int) -> None:
+    """Raise UnsupportedError if the transaction of the table that publishes the plan has no room
+    for the directories that it removes as empty, or for the buckets that it counts."""
+    if journal > REMOVED_AS_EMPTY:
+        raise UnsupportedError(
+            f"in a volume with the feature counters a transaction cannot change objects of more "
+            f"than {REMOVED_AS_EMPTY} buckets; divide it into several transactions",
+            path=_name(plan),
+        )
+    marked = [subtree.source.path for subtree in plan.subtrees if subtree.marker is not None]
+    most = REMOVED_AS_EMPTY - journal
+    if len(marked) > most:
+        raise UnsupportedError(
+            f"a transaction cannot remove more than {most} directories as empty; "
+            "remove them recursively, or by several transactions",
+            path=marked[most],
+        )
 
 
 def _why_not_replaced(plan: CommitPlan) -> str:
@@ -175,8 +192,10 @@ async def _in_one(
     plan: CommitPlan,
     required: RequiredDirectories,
     also: Sequence[Action],
+    journal: int,
 ) -> None:
-    """Commit in one transaction of the table. If several paths change, the operation id of each of
+    """Commit in one transaction of the table, with up to `journal` items that count the changes. If
+    several paths change, the operation id of each of
     their directories changes too, so that listings detect the change; a single change only checks
     that the directory of a new path exists.
     """
@@ -184,7 +203,7 @@ async def _in_one(
         all_above = RequiredDirectories(
             store, _name(plan), plan.parents(), [*plan.required, *plan.above]
         )
-        if len(plan.rows) + len(all_above.actions) + len(also) <= MAX_TRANSACTION:
+        if len(plan.rows) + len(all_above.actions) + len(also) + journal <= MAX_TRANSACTION:
             required = all_above
     else:
         change = next(iter(plan.changes.values()))
@@ -227,15 +246,18 @@ async def _make(store: MetadataStore, absent: Iterable[Directory], fit: Iterable
 
 
 async def _by_record(store: MetadataStore, plan: CommitPlan) -> None:
-    trees = [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
-    if store.keys.by_id:
-        trees = []
+    trees = [] if store.keys.by_id else _trees(plan)
     parts = divided([change.entry_key for change in plan.rows], trees)
     async with store.transactions.hold("transaction", "", parts=len(parts)) as txn:
         commit = RecordedChange(store, txn)
         preparation = _Preparation(store, txn, commit.log, plan, parts)
         in_place = preparation.publish if store.keys.by_id else None
         await commit.run(preparation.run, publish=in_place)
+
+
+def _trees(plan: CommitPlan) -> list[str]:
+    """The directories that are moved or removed, and the new paths of those that are moved."""
+    return [path for each in plan.subtrees for path in (each.source.path, each.target) if path]
 
 
 def _obstructed(
@@ -290,7 +312,8 @@ class _Preparation:
         required = RequiredDirectories(
             store, _name(plan), (), [*plan.required, *plan.parents(), *plan.above]
         )
-        checks, free = required.checks(), max(0, PUBLISHED_AT_ONCE - 1 - len(removals))
+        others = 1 + len(removals) + len(self._txn.journal)
+        checks, free = required.checks(), max(0, PUBLISHED_AT_ONCE - others)
         if len(checks) > free:
             await self._confirm(required.checked)
         try:

@@ -81,9 +81,11 @@ class RecordedChange:
                 await self._take_back(error)
             raise
         await self._fold()
+        await self._store.changes.fold()
 
     async def _publish(self, publish: Callable[[], Awaitable[object]] | None) -> None:
         self._published = None  # until the answer, also if the task is stopped meanwhile
+        self._txn.journal = journal = self.log.journal()
         try:
             await (publish() if publish else self._store.transactions.publish(self._txn))
         except OutcomeUnknownError as error:
@@ -92,7 +94,7 @@ class RecordedChange:
             self._published = False
             raise
         self._published = True
-        await self.log.commit()
+        await self.log.commit(journal)
 
     async def _find_out(self, unknown: OutcomeUnknownError) -> None:
         """Return if the transaction is published after all: trying to abort it decides, whether the

@@ -276,11 +276,13 @@ class MetadataStore(DirectoryStore):
         anywhere: bool = False,
         named: bool = True,
         since: float | None = None,
+        counted_at: str = "",
     ) -> None:
         """Remove a file's entry, which was just read; its data is left to garbage collection.
         `anywhere`: in layout `tree` also if its directory has moved since, and also a read-only
         file, for repairs. `named`: the caller has named the file, so that a read-only one is
-        refused. `since`: when its path was resolved, monotonic; None is now.
+        refused. `since`: when its path was resolved, monotonic; None is now. `counted_at`: a path
+        in its bucket, if its own is not known.
 
         Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError,
         PermissionDeniedError (read-only).
@@ -299,7 +301,11 @@ class MetadataStore(DirectoryStore):
         try:
             await self.retry_past_intents(
                 lambda: self.transact(
-                    [self.changes.operation("delete", entry, None)], [delete], placed, read_at
+                    [self.changes.operation("delete", entry, None)],
+                    [delete],
+                    placed,
+                    read_at,
+                    counted_at,
                 ),
                 entry.path,
             )
@@ -380,9 +386,9 @@ class MetadataStore(DirectoryStore):
         """
         has_parent = True
 
-        async def create(_: LoggedOutcome) -> None:
+        async def create(outcome: LoggedOutcome) -> None:
             nonlocal has_parent
-            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain)
+            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain, outcome)
             has_parent = await self.check_parent(entry, chain)
 
         try:
@@ -396,7 +402,13 @@ class MetadataStore(DirectoryStore):
         return entry
 
     async def _put(
-        self, action: Put, entry: Entry, chain: ConfirmedChain | None, *, opened: bool = False
+        self,
+        action: Put,
+        entry: Entry,
+        chain: ConfirmedChain | None,
+        outcome: LoggedOutcome,
+        *,
+        opened: bool = False,
     ) -> None:
         """The write that creates or replaces a file. Unless the outcome is unknown, a failure has
         changed nothing. `opened`: `chain` is that of the time at which the file was opened."""
@@ -405,9 +417,15 @@ class MetadataStore(DirectoryStore):
                 await self.layout.confirm_publication(entry, chain)
             elif chain is not None:
                 await self.confirm([entry], chain.since.monotonic)
-            await self.items.write(action)
+            await outcome.write(self.items, action, self.runtime.uuid)
         except OutcomeUnknownError:
             raise
+        except TransactionConflictError as error:
+            conflict = ConflictError(
+                "other clients kept changing this path; no changes were applied", path=entry.path
+            )
+            conflict.before_change = True
+            raise conflict from error
         except S3kError as error:
             error.before_change = True
             raise
@@ -500,8 +518,12 @@ class MetadataStore(DirectoryStore):
                 entry = replace(entry, attributes=stored)
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
-                lambda _: self._put(
-                    Put(to_item(entry, self.keys), unchanged(current)), entry, chain, opened=opened
+                lambda outcome: self._put(
+                    Put(to_item(entry, self.keys), unchanged(current)),
+                    entry,
+                    chain,
+                    outcome,
+                    opened=opened,
                 ),
             )
             return entry

@@ -20,9 +20,15 @@ PURGED: Final = 1000
 """Objects that are deleted together."""
 
 
-async def with_statistics(client: S3kClient, bucket: FileStatus) -> BucketInfo:
-    """A bucket with the totals of its objects, from a listing of all of them. Raises
-    PathNotFoundError, BusyError."""
+async def with_statistics(client: S3kClient, volume: Volume, bucket: FileStatus) -> BucketInfo:
+    """A bucket with the totals of its objects: from its counter, or from a listing of all of them.
+    Raises PathNotFoundError, BusyError."""
+    counters = volume.store.changes.counters
+    # A listing evaluates the permissions of each directory.
+    if counters is not None and not volume.store.access.is_enforced:
+        counted = await counters.total(bucket.name)
+        if counted is not None:
+            return bucket_info(bucket, objects=counted.objects, size=counted.size)
     count = total = 0
     newest: int | None = None
     async for page in pages_of(client.list(bucket.path, recursive=True)):

@@ -52,7 +52,8 @@ class BucketInfo:
     bytes: int | None = None
     """The size of its objects together."""
     newest_ms: int | None = None
-    """The latest modification of an object; None if there is no object."""
+    """The latest modification of an object; None if there is no object, or if the statistics come
+    from a counter."""
 
     @property
     def created(self) -> datetime:

@@ -167,9 +167,12 @@ class ObjectStore:
     @call
     async def bucket_info(self, bucket: str, *, statistics: bool = False) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
-        latest modification, from a listing of all of them."""
+        latest modification, from a listing of all of them. In a volume with the feature `counters`
+        number and size are those of its counter, and the time is not known."""
         found = await self._need_bucket(bucket_path(bucket))
-        return await with_statistics(self._client, found) if statistics else bucket_info(found)
+        if not statistics:
+            return bucket_info(found)
+        return await with_statistics(self._client, self._volume(), found)
 
     # Enumeration
 

@@ -59,7 +59,8 @@ class SyncObjectStore(BlockingObjectStore):
 
     def bucket_info(self, bucket: str, *, statistics: bool = False) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
-        latest modification, from a listing of all of them."""
+        latest modification, from a listing of all of them. In a volume with the feature `counters`
+        number and size are those of its counter, and the time is not known."""
         return self._call(lambda objects: objects.bucket_info(bucket, statistics=statistics))
 
     def info(self, bucket: str, key: str) -> ObjectInfo:

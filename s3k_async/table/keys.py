@@ -17,12 +17,22 @@ from s3k_async.backends.ports.items import Key
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import TRASH_ID, Entry, HashName, LayoutName
 
-__all__ = ["BY_ID", "ROOT_KEY", "TRASH_ID", "Directory", "KeyScheme", "is_entry_partition"]
+__all__ = [
+    "BY_ID",
+    "ROOT_KEY",
+    "TRASH_FOLDER",
+    "TRASH_ID",
+    "Directory",
+    "KeyScheme",
+    "is_entry_partition",
+]
 
 _PATH_PREFIX = "ks://"
 _TREE_PREFIX = "s3k:tree/"
 BY_ID = "/.directory"
 """The parent of the paths that are shown for entries whose path is not known, in layout `tree`."""
+TRASH_FOLDER = "/.trash"
+"""The parent of the paths that are shown for directories in the trash."""
 
 ROOT_KEY = Key("s3k:root", "root")
 """Where the root's record is. The root has no item; a transaction that changes something in it

@@ -133,9 +133,9 @@ async def execute(
     nothing changed, if the log cannot be written.
     """
     report = ExecutionResult()
-    work = _PlanExecution(items, plan, token, turn, withheld, report)
 
     async def body(outcome: LoggedOutcome) -> None:
+        work = _PlanExecution(items, plan, token, turn, withheld, report, outcome)
         left = iter(lanes)
 
         async def go(_: int) -> None:
@@ -165,10 +165,22 @@ class _PlanExecution:
     turn: Turn
     withheld: Withheld | None
     report: ExecutionResult
+    outcome: LoggedOutcome
 
     async def go_along(self, lane: Lane) -> None:
         for rows in lane:
-            await self._transact(rows)
+            for part in self._fitting(rows):
+                await self._transact(part)
+
+    def _fitting(self, rows: Sequence[int]) -> Iterable[Sequence[int]]:
+        """The rows of a transaction, in halves if it has no room for its journal."""
+        if self.outcome.counters is None or len(rows) == 1:
+            return [rows]
+        journal = self.outcome.journal(self.plan.identities(rows))
+        if len(self.plan.actions(rows)) + len(journal) <= MAX_TRANSACTION:
+            return [rows]
+        middle = len(rows) // 2
+        return [*self._fitting(rows[:middle]), *self._fitting(rows[middle:])]
 
     async def _transact(self, rows: Sequence[int]) -> None:
         """Change the rows, excluding those whose conditions fail."""
@@ -205,7 +217,8 @@ class _PlanExecution:
 
     async def _send(self, rows: Sequence[int]) -> None:
         try:
-            await self.items.transact(self.plan.actions(rows), self.token())
+            counted = self.plan.identities(rows) if self.outcome.counters else ()
+            await self.outcome.transact(self.items, self.plan.actions(rows), self.token(), counted)
         except (ConditionFailedError, TransactionConflictError):
             raise
         except OutcomeUnknownError as error:
@@ -227,7 +240,10 @@ class _PlanExecution:
 
     def _without_refused(self, rows: Sequence[int], error: ConditionFailedError) -> Sequence[int]:
         refused: dict[int, Refusal] = {}
+        changed = len(self.plan.actions(rows))  # the journal follows, whose items are new
         for position, item in error.current.items():
+            if position >= changed:
+                continue
             for row, role in self.plan.roles(rows, position):
                 refused.setdefault(row, {})[role] = item
         if not refused:

@@ -197,6 +197,9 @@ class OwnedTransaction:
         self.creation_intent = WriteIntent(identity, CREATED).text()
         self.over = kind == "mark"
         """Whether no effective intent of it is left: then its record is removed."""
+        self.journal: Sequence[Put] = ()
+        """What its publication changes in the totals of buckets, written by the same transaction of
+        the table."""
         self._runtime = runtime
         self._calm = asyncio.Event()
         self._calm.set()
@@ -336,7 +339,7 @@ class TransactionRecords:
         """
         txn.check()
         try:
-            await self._become(txn, "published", others)
+            await self._become(txn, "published", [*others, *txn.journal])
             note_change()
         except OutcomeUnknownError:
             note_change()

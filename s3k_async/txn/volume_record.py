@@ -127,6 +127,8 @@ TIERS: Final = "tiers"
 """The flag of a volume with a hot data location beside the cold one (`storage.tiered_blobs`)."""
 RULES: Final = "rules"
 """The flag of a volume with lifecycle rules (`s3k_async.lifecycle_rules`)."""
+COUNTERS: Final = "counters"
+"""The flag of a volume with maintained counters of its buckets (`txn.bucket_counters`)."""
 _DRAFT: Final = "tree-draft"
 """The flag of layout `tree` before its format was final, in unreleased versions."""
 NEEDED: Final[Mapping[Feature, tuple[Feature, ...]]] = {
@@ -230,6 +232,11 @@ class VolumeRecord:
     def rules(self) -> bool:
         """Whether there may be lifecycle rules."""
         return RULES in self.flags
+
+    @property
+    def counters(self) -> bool:
+        """Whether objects and bytes of buckets are counted."""
+        return COUNTERS in self.flags
 
     @property
     def uploads(self) -> bool:

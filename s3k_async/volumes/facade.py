@@ -46,7 +46,8 @@ async def init_volume(
     be appended to and changed in place, `uploads`, multipart uploads, which need extents, and
     `attributes`, mode, owner and user metadata of entries; `s3k migrate --enable` adds them later.
     `enable`: features that it gets beside these, each of which costs requests: `rules`, lifecycle
-    rules, and `permissions`, mode bits that are evaluated.
+    rules, `permissions`, mode bits that are evaluated, and `counters`, the objects and bytes of
+    buckets.
     `hot`: a second data location, which gets what is written until `s3k tier run` moves it to the
     first one: `s3://BUCKET/PREFIX` with the service settings of the data, or a directory
     (docs/tiers.md). A directory of a volume whose data is not on this machine is refused without

@@ -36,6 +36,7 @@ from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.keys import KeyScheme
 from s3k_async.table.legacy_tables import check_suffixes
+from s3k_async.txn.bucket_counters import BucketCounters
 from s3k_async.txn.lease import Moment
 from s3k_async.txn.volume_lock import RecordFence
 from s3k_async.txn.volume_record import (
@@ -152,6 +153,9 @@ async def open_volume(
             log = NativeLog(log_blobs, runtime)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash, record.layout)
+        counters = BucketCounters(items, runtime) if record.counters else None
+        if counters is not None:
+            stack.push_async_callback(counters.close)
         store = metadata_store(
             items,
             keys,
@@ -162,6 +166,7 @@ async def open_volume(
             identity=identity_of(config, record),
             root=record.root,
             rules=record.rules,
+            counters=counters,
         )
         blobs: BlobStore = place.below(record.scope)
         hot = await _hot_place(connections, record)
@@ -250,9 +255,11 @@ def metadata_store(
     identity: Identity | None = None,
     root: Ownership = NO_OWNER,
     rules: bool = False,
+    counters: BucketCounters | None = None,
 ) -> MetadataStore:
     """The metadata store of a volume in its layout; without an identity no permission is
-    evaluated. `rules`: whether the volume has that feature."""
+    evaluated. `rules`: whether the volume has that feature; `counters`: those of its buckets, if it
+    has them."""
     return MetadataStore(
         items,
         keys,
@@ -264,6 +271,7 @@ def metadata_store(
         identity=identity,
         root=root,
         rules=rules,
+        counters=counters,
     )
 
 

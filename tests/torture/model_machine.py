@@ -26,7 +26,9 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files.open_files import FileReader, FileWriter
+from s3k_async.model import Feature
 from s3k_async.testing import Died
+from s3k_async.txn.bucket_totals import BucketTotal
 from tests.torture.histories_places import apply_in_tree, locate
 from tests.torture.model import (
     Answer,
@@ -231,13 +233,15 @@ def distinct(trees: Iterable[Tree]) -> list[Tree]:
 class VolumeMachine(RuleBasedStateMachine):
     """Rules over a volume that a subclass chooses."""
 
+    features: Sequence[Feature] = ()
+
     def new_config(self) -> VolumeConfig:
         raise NotImplementedError
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.volume = ModelVolume(self.new_config())
+        self.volume = ModelVolume(self.new_config(), self.features)
         self.states: list[Tree] = [{}]
         self.writing: list[Writing] = []
         self.reading: list[Reading] = []
@@ -675,6 +679,12 @@ class VolumeMachine(RuleBasedStateMachine):
         )
         assert all(parent_of(path) == "/" or scanned[parent_of(path)].is_dir for path in scanned)
         assert len({entry.id for entry in scanned.values()}) == len(scanned), "an id twice"
+        counters = self.members[member].volume.store.changes.counters
+        if counters is not None:
+            for bucket, total in totals_of(self.states[0]).items():
+                found = self.do(counters.total(bucket))
+                # fsck may have repaired what it cannot count
+                assert found == total or (found is None and self.interrupted), f"bucket {bucket}"
 
     # Interruptions
 
@@ -858,6 +868,16 @@ class InTree:
             return replace(self.operation, directories=True).apply(tree)
         result = apply_in_tree(self.operation, tree, ())
         return result if isinstance(result, Refusal) else Answer(result.value, result.tree)
+
+
+def totals_of(tree: Tree) -> dict[str, BucketTotal]:
+    """What counters have to say of each directory of the root."""
+    totals = {path[1:]: BucketTotal() for path in tree if path.count("/") == 1}
+    for path, node in tree.items():
+        bucket, separator, _ = path[1:].partition("/")
+        if separator and isinstance(node, File):
+            totals[bucket] += BucketTotal(1, len(node.data))
+    return totals
 
 
 def without_expired(tree: Tree) -> Tree:

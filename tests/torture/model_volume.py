@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFil
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
-from s3k_async.model import Entry, LayoutName
+from s3k_async.model import Entry, Feature, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.testing.faults import guarded
@@ -159,6 +159,8 @@ class ModelVolume:
     """One volume, whoever uses it; time passes only when it is told to, or while somebody waits."""
 
     config: VolumeConfig
+    features: Sequence[Feature] = ()
+    """What the volume has beside the features of every new one."""
     seed: int = 7
     clock: FakeClock = field(default_factory=lambda: FakeClock(float(int(time.time() + AHEAD))))
 
@@ -173,7 +175,7 @@ class ModelVolume:
         self.runtime: Runtime = replace(runtime, sleep=sleep)
 
     async def start(self) -> None:
-        await init_volume(self.config)
+        await init_volume(self.config, enable=self.features)
 
     async def join(self) -> Member:
         """One more client."""

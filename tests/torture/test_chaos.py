@@ -15,6 +15,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.model import LayoutName
 from s3k_async.volumes import init_volume, open_volume
+from tests.counters.counted import counted, walked
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE
 from tests.torture.chaos import DUE, LABEL, TOP, Chaos, Plan, run_chaos
@@ -46,7 +47,7 @@ def test_chaos_undoes_nothing(
 ) -> None:
     seed = seed_of_run()
     config = new_volume(suffix_count=3, layout=layout)
-    asyncio.run(init_volume(config, enable=["rules"]))
+    asyncio.run(init_volume(config, enable=["rules", "counters"]))
     base = LONG if TORTURE else SHORT
     plan = Plan(base.seconds, CLOCKS[clocks], base.ages, base.grace, base.pause, base.stop)
     try:
@@ -55,6 +56,7 @@ def test_chaos_undoes_nothing(
         asyncio.run(recover(config))
         asyncio.run(check_tree(config, chaos))
         asyncio.run(check_rules(config, chaos))
+        are_counted = asyncio.run(have_counters(config))
     except BaseException as error:
         error.add_note(f"S3K_TORTURE_SEED={seed}")
         raise
@@ -67,6 +69,7 @@ def test_chaos_undoes_nothing(
         kills=dict(chaos.kills),
         stops=chaos.stops,
         tools=dict(chaos.finished),
+        counters="equal a walk" if are_counted else "to be counted again",
         refused=dict(Counter(each.split(":")[0] for each in chaos.refused.elements())),
     )
     assert chaos.outcomes["done"] > 0
@@ -76,6 +79,15 @@ def test_chaos_undoes_nothing(
     assert all(chaos.finished[role] for role in ("repair", "gc", "compact", "rules")), (
         "a tool never came to its end"
     )
+
+
+async def have_counters(config: VolumeConfig) -> bool:
+    """Whether all buckets are counted; then the counters equal a walk. What fsck has repaired may
+    have to be counted again."""
+    async with S3kClient(config=config) as fs:
+        found = await counted(fs._volume())
+        assert found.is_stale or found.totals == await walked(fs)
+    return not found.is_stale
 
 
 async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, seed, settings
@@ -15,6 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
+from s3k_async.model import Feature
 from tests.torture import model, model_lists, model_transactions
 from tests.torture.model_machine import RepairedMachine, TreeMachine, VolumeMachine
 from tests.torture.model_volume import embedded_config, memory_config
@@ -23,6 +25,8 @@ STEPS = 40
 
 
 class InMemory(RepairedMachine):
+    features: Sequence[Feature] = ("counters",)
+
     def new_config(self) -> VolumeConfig:
         return memory_config()
 

@@ -47,6 +47,7 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import to_item, unchanged
 from s3k_async.table.keys import TRASH_ID, Directory
+from s3k_async.txn.bucket_totals import refuse_move
 from s3k_async.txn.txn_record import OwnedTransaction
 from s3k_async.txn.write_intent import transaction_of
 
@@ -194,6 +195,8 @@ class DirectoryChanges:
         if not trashed.can_be_restored():
             raise PathNotFoundError("the directory cannot be restored", path=trashed.was)
         store.access.require_owner(trashed.entry, "restore it")
+        if store.changes.counters is not None:
+            refuse_move(trashed.was, target)
         (new,) = await self._reads.resolve([target])
         if new.entry is None and new.parent is None:
             await store.need_directory(new.chain[-2][0])

@@ -153,6 +153,8 @@ class Reclamation:
         that a restore from the log does not make the directory restorable without its files. A
         staged directory counts as deleted from now on, and can no longer be published."""
         store = self._store
+        if current.why == "staged":
+            await store.indexes.stop_counting()  # the files below were never counted
         entry = moved_to_trash(current.entry, operation=store.runtime.uuid())
         begun = replace(
             current, entry=entry, why="deleted", job="", state="reclaiming", since_ms=since_ms
@@ -188,7 +190,7 @@ class Reclamation:
 
     async def _delete_files(self, files: Entries, place: _Place) -> bool:
         free = await self._without_held(files, place)
-        done = await delete_files(self._store, free)
+        done = await delete_files(self._store, free, counted_at=place.shown)
         for path, error in done.failures:
             self._fail(place.path(path), error)
         self._count(place.shown, files=done.files, size=done.bytes)

@@ -83,7 +83,8 @@ def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | N
     directories = [change for path, change in tops.items() if path in filled]
     others += [change for path, change in tops.items() if path not in filled]
     required = RequiredDirectories(store, name, plan.parents(), [*plan.required, *plan.above])
-    actions = 1 + 2 * len(directories) + len(others) + len(required.actions)
+    journal = store.changes.journal_size(plan.operations)
+    actions = 1 + 2 * len(directories) + len(others) + len(required.actions) + journal
     if actions > MAX_TRANSACTION:
         return None
     return Staging(name, directories, content, others, required)

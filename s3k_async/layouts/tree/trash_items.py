@@ -17,7 +17,7 @@ from s3k_async.errors import ItemFormatError
 from s3k_async.model import Deletion, Entry, TrashReason, TrashState
 from s3k_async.oplog.entries import deletion_flaw
 from s3k_async.table.codec import NEXT, from_item, to_item
-from s3k_async.table.keys import TRASH_ID, Directory, KeyScheme
+from s3k_async.table.keys import TRASH_FOLDER, TRASH_ID, Directory, KeyScheme
 
 __all__ = [
     "SETTLE_MS",
@@ -35,8 +35,6 @@ SETTLE_MS: Final = 20 * 60_000
 the trash, every call that began before the deletion has ended."""
 SINCE: Final = "since"
 """The attribute with the time at which garbage collection first saw the item."""
-TRASH_FOLDER: Final = "/.trash"
-"""The parent of the paths that are shown for directories in the trash."""
 
 _STATE: Final = "state"
 _LARGEST: Final = 2**63 - 1

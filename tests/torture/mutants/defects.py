@@ -30,6 +30,7 @@ class Defect:
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
 CRASH = "tests/torture/test_crash.py"
+COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
@@ -104,15 +105,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a creation without its condition",
         "namespace/store.py",
-        "            await self._put(Put(to_item(entry, self.keys), ABSENT), entry, chain)",
-        f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}), entry, chain)",
+        "Put(to_item(entry, self.keys), ABSENT), entry, chain, outcome)",
+        f"Put(to_item(entry, self.keys), {ANYTHING}), entry, chain, outcome)",
         f"{METADATA_FAULTS}::test_of_many_exclusive_creators_one_wins",
     ),
     Defect(
         "a replacement without its condition",
         "namespace/store.py",
-        "Put(to_item(entry, self.keys), unchanged(current)), entry, chain, opened=opened",
-        f"Put(to_item(entry, self.keys), {ANYTHING}), entry, chain, opened=opened",
+        "                    Put(to_item(entry, self.keys), unchanged(current)),\n",
+        f"                    Put(to_item(entry, self.keys), {ANYTHING}),\n",
         f"{METADATA_FAULTS}::test_the_loser_of_a_race_leaves_the_winners_log_entry",
     ),
     Defect(
@@ -1987,7 +1988,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "index: items that fsck takes for foreign ones",
         "integrity/scans.py",
-        " or partition.startswith(META_PREFIX)",
+        "partition.startswith(META_PREFIX) or ",
         "",
         f"{GC_ATTRIBUTES}::test_fsck_finds_nothing",
     ),
@@ -3008,5 +3009,117 @@ DEFECTS: tuple[Defect, ...] = (
         "    keys = sorted(named_by([each.operation for each in file.records], place.key_of))",
         "    keys = sorted(named_by([file.records[-1].operation], place.key_of))",
         f"{VERSIONS}::test_permanently",
+    ),
+    Defect(
+        "counters: a write that is not counted",
+        "txn/logged_write.py",
+        "            await items.transact([action, *journal], token())\n",
+        "            await items.write(action)\n",
+        f"{COUNTERS}::test_statistics_are_those_of_the_counter",
+    ),
+    Defect(
+        "counters: a transaction that is not counted",
+        "txn/logged_write.py",
+        "await items.transact([*actions, *journal] if journal else actions, token)",
+        "await items.transact(actions, token)",
+        f"{COUNTERS}::test_lists_of_files",
+    ),
+    Defect(
+        "counters: a publication that is not counted",
+        "txn/txn_record.py",
+        "[*others, *txn.journal]",
+        "others",
+        f"{COUNTERS}::test_a_transaction_counts_in_each_of_its_buckets",
+    ),
+    Defect(
+        "counters: a full transaction with a journal item",
+        "txn/executor.py",
+        "+ len(journal) <= MAX_TRANSACTION",
+        "<= MAX_TRANSACTION",
+        f"{COUNTERS}::test_lists_of_files",
+    ),
+    Defect(
+        "counters: folded items that readers add",
+        "txn/bucket_counters.py",
+        "[item for item in found if item[SORT] not in listed]",
+        "found",
+        f"{COUNTERS}::test_a_folding_that_is_interrupted_anywhere",
+    ),
+    Defect(
+        "counters: folded items that the next folding forgets",
+        "txn/bucket_counters.py",
+        "former = [] if is_cleared else _folded(counter)",
+        "former = []",
+        f"{COUNTERS}::test_a_folding_that_is_interrupted_anywhere",
+    ),
+    Defect(
+        "counters: items that are folded again",
+        "txn/bucket_counters.py",
+        "set(journal).difference(_folded(counter))",
+        "set(journal)",
+        f"{COUNTERS}::test_what_another_client_has_folded_is_not_folded_again",
+    ),
+    Defect(
+        "counters: items that are deleted before they are added",
+        "txn/bucket_counters.py",
+        "            if not fresh:\n",
+        "            await self._remove(wanted, found)\n            if not fresh:\n",
+        f"{COUNTERS}::test_a_folding_that_is_interrupted_anywhere",
+    ),
+    Defect(
+        "counters: a folding during a reading",
+        "txn/bucket_counters.py",
+        "if _version(first) != _version(after.get(counter_key)):",
+        "if False:",
+        f"{COUNTERS}::test_a_folding_between_the_pages_of_a_reading",
+    ),
+    Defect(
+        "counters: a mark that is not set",
+        "namespace/entry_indexes.py",
+        "            await self._counters.mark_stale()\n",
+        "            pass\n",
+        "tests/counters/test_crashes.py::test_fsck_and_a_lost_table_keep_the_promise",
+    ),
+    Defect(
+        "counters: items that fsck takes for foreign ones",
+        "integrity/scans.py",
+        " or is_counter_partition(partition)",
+        "",
+        f"{COUNTERS}::test_fsck_and_gc_know_the_items",
+    ),
+    Defect(
+        "counters: directories that change their bucket",
+        "txn/bucket_counters.py",
+        "            refuse_moves(operations)\n",
+        "            pass\n",
+        f"{COUNTERS}::test_a_bucket_is_moved_by_its_files_only",
+    ),
+    Defect(
+        "counters: directories that are restored to another bucket",
+        "layouts/tree/directory_changes.py",
+        "            refuse_move(trashed.was, target)\n",
+        "            pass\n",
+        f"{COUNTERS}::test_a_bucket_is_moved_by_its_files_only",
+    ),
+    Defect(
+        "counters: files in the trash whose bucket is not known",
+        "layouts/tree/reclamation.py",
+        ", counted_at=place.shown",
+        "",
+        f"{COUNTERS}::test_a_deleted_directory_counts_until_it_is_reclaimed",
+    ),
+    Defect(
+        "counters: a count that keeps old ones",
+        "migrate/bucket_count.py",
+        "if is_counter_partition(str(each[PARTITION]))",
+        "if False",
+        f"{COUNTERS}::test_a_volume_that_gets_the_feature",
+    ),
+    Defect(
+        "counters: a closing client that leaves its journal",
+        "volumes/volume.py",
+        "            stack.push_async_callback(counters.close)\n",
+        "            pass\n",
+        f"{COUNTERS}::test_a_client_that_closes_folds_its_journal",
     ),
 )
