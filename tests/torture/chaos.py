@@ -532,5 +532,5 @@ _TOOLS: Mapping[str, Callable[[Volume, Plan], Awaitable[None]]] = {
     "gc": _collect,
     "compact": _compact,
     "rules": _run_rules,
-    "other rules": _run_rules,
+    "rules_2": _run_rules,
 }
