@@ -472,6 +472,7 @@ VALUES: dict[str, Any] = {
     "secret": "hush",
     "choice": "aws:kms",
     "hot_writes": "through",
+    "log_verbs": "info",
 }
 """A value of each type, and of an option whose type does not determine it."""
 

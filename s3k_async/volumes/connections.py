@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from s3k_async._core.concurrency import AdaptiveLimit
-from s3k_async._core.metering import Meter, Part, RequestCounter
+from s3k_async._core.metering import Meter, Part, RequestCounter, inherited_observer
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
@@ -55,6 +55,10 @@ class VolumeConnections:
     """Counts the requests of the volume's client."""
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.counter.observer is None:
+            self.counter.observer = inherited_observer()
 
     def table(self) -> tuple[RetryingItems, ItemTable]:
         """The items and their table."""

@@ -144,6 +144,7 @@ SCENES: dict[str, AccessScene] = {
     "glob": AccessScene(lambda fs: drained(fs.glob("/d/*/g")), {"/d": LIST, "/d/s": EXECUTE}),
     "content_summary": AccessScene(lambda fs: fs.content_summary("/d"), {"/d": LIST, "/d/s": LIST}),
     "transactions": AccessScene(lambda fs: fs.transactions(), {}),
+    "health": AccessScene(lambda fs: fs.health(), {}),
     # Reading
     "checksum": AccessScene(lambda fs: fs.checksum("/d/f"), {"/d": EXECUTE, "/d/f": READ}),
     "physical_path": AccessScene(

@@ -27,6 +27,7 @@ LOOKS = frozenset(
         "exists_many",
         "find",
         "glob",
+        "health",
         "is_dir",
         "is_file",
         "transactions",
