@@ -152,21 +152,27 @@ def error_type(outcome: Outcome, error: BaseException | None) -> str:
 class Observer:
     """Passes the observations of one client to its metrics. Belongs to one process."""
 
-    __slots__ = ("_failed", "_metrics", "_runtime", "volume")
+    __slots__ = ("_failed", "_runtime", "metrics", "volume")
 
     def __init__(
         self, metrics: Sequence[Metrics], volume: str = "", runtime: Runtime = SYSTEM
     ) -> None:
-        self._metrics = tuple(metrics)
+        self.metrics = tuple(metrics)
         self._runtime = runtime
         self._failed: set[int] = set()
         self.volume = volume
         """The name of the volume, as far as it is known."""
 
+    def joined(self, other: Observer) -> Observer:
+        """An observer with the receivers of both, each once."""
+        known = {id(each) for each in self.metrics}
+        more = [each for each in other.metrics if id(each) not in known]
+        return Observer([*self.metrics, *more], self.volume, self._runtime) if more else self
+
     def begin_verb(self, verb: str, path: object) -> ObservedVerb:
         """Begin to observe a call. `path`: its first argument, if that is a path."""
         call = VerbCall(self.volume, verb, _path_text(path), self._runtime.uuid())
-        states = [self._tell(each, each.verb_started, call) for each in self._metrics]
+        states = [self._tell(each, each.verb_started, call) for each in self.metrics]
         return ObservedVerb(self, call, states)
 
     def begin_request(
@@ -183,26 +189,26 @@ class Observer:
             queued,
             None if verb is None else verb.call,
         )
-        parents = [None] * len(self._metrics) if verb is None else verb.states
+        parents = [None] * len(self.metrics) if verb is None else verb.states
         states = [
             self._tell(each, each.request_started, attempt, parent)
-            for each, parent in zip(self._metrics, parents, strict=True)
+            for each, parent in zip(self.metrics, parents, strict=True)
         ]
         return ObservedRequest(self, attempt, states)
 
     def event(self, name: str) -> None:
         """Report an event."""
-        for each in self._metrics:
+        for each in self.metrics:
             self._tell(each, each.event, self.volume, name)
 
     def verb_ended(self, verb: ObservedVerb, result: VerbResult) -> None:
         """Report the end of a verb."""
-        for each, state in zip(self._metrics, verb.states, strict=True):
+        for each, state in zip(self.metrics, verb.states, strict=True):
             self._tell(each, each.verb_ended, verb.call, result, state)
 
     def request_ended(self, request: ObservedRequest, result: RequestResult) -> None:
         """Report the end of a request: in reverse order, since metrics may be nested contexts."""
-        pairs = list(zip(self._metrics, request.states, strict=True))
+        pairs = list(zip(self.metrics, request.states, strict=True))
         for each, state in reversed(pairs):
             self._tell(each, each.request_ended, request.attempt, result, state)
 

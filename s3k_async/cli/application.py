@@ -13,11 +13,13 @@ from typing import Final, TextIO
 import click
 
 from s3k_async._core.metering import counting
+from s3k_async._core.metric_totals import MetricTotals
+from s3k_async._core.observation import Observer
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
-from s3k_async.cli.stats import tell
+from s3k_async.cli.stats import FINE_BOUNDS, tell
 
 __all__ = ["run", "s3k"]
 
@@ -209,8 +211,10 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
-    began = _seconds() if "--stats" in arguments else 0.0
-    with warnings.catch_warnings(), counting() as counter:
+    totals = MetricTotals(FINE_BOUNDS) if "--stats" in arguments else None
+    observer = None if totals is None else Observer([totals])
+    began = _seconds() if totals is not None else 0.0
+    with warnings.catch_warnings(), counting(observer=observer) as counter:
         _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
@@ -218,9 +222,10 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
         except click.exceptions.Exit as error:
             code = error.exit_code
         finally:
-            if invocation.stats:
+            if invocation.stats and totals is not None:
                 tell(
                     counter.requests,
+                    totals.snapshot(),
                     invocation.cache_statistics,
                     _seconds() - began,
                     as_json=invocation.json,

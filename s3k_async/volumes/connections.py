@@ -57,8 +57,10 @@ class VolumeConnections:
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.counter.observer is None:
-            self.counter.observer = inherited_observer()
+        inherited = inherited_observer()
+        if inherited is not None:
+            own = self.counter.observer
+            self.counter.observer = inherited if own is None else own.joined(inherited)
 
     def table(self) -> tuple[RetryingItems, ItemTable]:
         """The items and their table."""
