@@ -375,7 +375,7 @@ class Stream(AsyncGenerator[T, None]):
             self._observed = self._calls.observer.begin_verb(self._verb, self._path)
 
     def __del__(self) -> None:
-        if self._observed is not None and self._loop is not None:
+        if self._observed is not None and self._observed.active and self._loop is not None:
             # Later, because garbage may be collected while a receiver of observations holds a lock.
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._observed.end, GeneratorExit())

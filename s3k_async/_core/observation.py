@@ -274,9 +274,15 @@ class ObservedVerb(RequestCounter):
     def _add_step(self, began: float) -> None:
         self._steps = (self._steps or 0.0) + self.source.now() - began
 
+    @property
+    def active(self) -> bool:
+        """Whether its end was not reported. False in a forked child, in which the call does not
+        continue."""
+        return not self._over and self._pid == os.getpid()
+
     def end(self, error: BaseException | None) -> None:
-        """Report the end, once. Nothing in a forked child, in which the call does not continue."""
-        if self._over or self._pid != os.getpid():
+        """Report the end, once."""
+        if not self.active:
             return
         self._over = True
         seconds = self.source.now() - self._began if self._steps is None else self._steps

@@ -330,7 +330,7 @@ class FileReader:
         taken = self.take(n)
         if taken is not None:
             return taken
-        with self._volume().calls.running("file.read", self.name), self._distrusting():
+        with self._volume().calls.running("file.read", self._entry.path), self._distrusting():
             return await self._fetch(self._length(n))
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
@@ -348,7 +348,7 @@ class FileReader:
                 return taken
             length = self._length(len(view))
             with (
-                self._volume().calls.running("file.read", self.name),
+                self._volume().calls.running("file.read", self._entry.path),
                 self._distrusting(),
                 view[:length] as place,
             ):
@@ -365,7 +365,7 @@ class FileReader:
             raise InvalidArgumentError(
                 "offset and length cannot be negative", path=self._entry.path
             )
-        with self._volume().calls.running("file.read", self.name):
+        with self._volume().calls.running("file.read", self._entry.path):
             return await read_span(
                 self._volume().storage, self._entry, offset, min(self.size, offset + n)
             )
@@ -699,7 +699,7 @@ class FileWriter:
         """
         self.need_open()
         view = bytes_of(data, self.entry.path)
-        with self._volume().calls.running("file.write", self.name):
+        with self._volume().calls.running("file.write", self.entry.path):
             try:
                 await self._upload.write(view)
             except BaseException as error:
@@ -722,7 +722,7 @@ class FileWriter:
         if self._status is not None:
             return self._status
         self.need_open()
-        with self._volume().calls.running("file.commit", self.name):
+        with self._volume().calls.running("file.commit", self.entry.path):
             try:
                 entry = await self._finish()
             except BaseException as error:
@@ -747,7 +747,7 @@ class FileWriter:
         except S3kError:
             await self._drop()
             return
-        with calls.running("file.discard", self.name, late=True):
+        with calls.running("file.discard", self.entry.path, late=True):
             await self._drop()
 
     def readable(self) -> bool:
@@ -803,7 +803,7 @@ class FileWriter:
     async def drain(self) -> None:
         """Upload the complete parts."""
         self.need_open()
-        with self._volume().calls.running("file.write", self.name):
+        with self._volume().calls.running("file.write", self.entry.path):
             try:
                 await self._upload.drain()
             except BaseException as error:

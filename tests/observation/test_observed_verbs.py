@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.client.rig import faulty_client, memory_config
+from tests.namespace.dying import rename_and_die
 from tests.observation.recorder import Recorder, observed_client
 
 SEVERAL: dict[str, set[str]] = {
@@ -335,6 +336,46 @@ async def test_events_are_reported_for_the_client_that_has_them() -> None:
             await client.write("/h", b"data")
         assert "log.pending_failed" in recorder.events
     assert other.events == []
+
+
+@pytest.mark.parametrize(
+    ("when", "event"),
+    [("before", "transaction.rolled_back"), ("after", "transaction.rolled_forward")],
+)
+async def test_the_end_of_a_dead_clients_transaction_is_an_event(
+    when: Literal["before", "after"], event: str
+) -> None:
+    config = memory_config()
+    await init_volume(config)
+    recorder = Recorder()
+    async with observed_client(recorder, config=config) as client:
+        await client.write("/d/f", b"data")
+        await rename_and_die(config, "/d", "/e", when)
+        await client.write("/d/g" if when == "before" else "/e/g", b"data")
+        assert recorder.events == [event]
+
+
+async def test_a_conflict_is_an_event() -> None:
+    """Another client writes the path while this one writes it."""
+    config = memory_config()
+    await init_volume(config)
+    recorder, faults = Recorder(), FaultPlan()
+    async with (
+        S3kClient(config=config) as other,
+        observed_client(recorder, faults, config=config) as client,
+    ):
+        await other.write("/f", b"first")
+
+        async def gate(call: Call) -> None:
+            if call.method == "write":
+                faults.gate = None
+                await other.write("/f", b"second")
+
+        faults.gate = gate
+        await client.write("/f", b"third")
+        assert await other.read("/f") == b"third"
+    assert recorder.events.count("conflict") == 1
+    assert recorder.outcomes == [("write", "success")]
 
 
 async def test_a_client_without_receivers_observes_nothing() -> None:

@@ -2595,8 +2595,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "observations: a forgotten listing never ends",
         "_core/active_calls.py",
-        "        if self._observed is not None and self._loop is not None:\n",
-        "        if False:\n",
+        "        if self._observed is not None and self._observed.active and",
+        "        if False and",
         f"{OBSERVED_VERBS}::test_a_listing_that_is_left_is_observed_as_abandoned",
     ),
     Defect(
