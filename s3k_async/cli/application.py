@@ -8,18 +8,18 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from s3k_async._core.metering import counting
-from s3k_async._core.metric_totals import MetricTotals
-from s3k_async._core.observation import Observer
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
-from s3k_async.cli.stats import FINE_BOUNDS, tell
+
+if TYPE_CHECKING:
+    from s3k_async.cli.stats import Statistics
 
 __all__ = ["run", "s3k"]
 
@@ -211,9 +211,8 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
-    totals = MetricTotals(FINE_BOUNDS) if "--stats" in arguments else None
-    observer = None if totals is None else Observer([totals])
-    began = _seconds() if totals is not None else 0.0
+    statistics = _statistics() if "--stats" in arguments else None
+    observer = None if statistics is None else statistics.observer
     with warnings.catch_warnings(), counting(observer=observer) as counter:
         _shown_as_lines(invocation)
         try:
@@ -222,22 +221,18 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
         except click.exceptions.Exit as error:
             code = error.exit_code
         finally:
-            if invocation.stats and totals is not None:
-                tell(
-                    counter.requests,
-                    totals.snapshot(),
-                    invocation.cache_statistics,
-                    _seconds() - began,
-                    as_json=invocation.json,
+            if invocation.stats and statistics is not None:
+                statistics.tell(
+                    counter.requests, invocation.cache_statistics, as_json=invocation.json
                 )
     sys.stdout.flush()
     return code
 
 
-def _seconds() -> float:
-    from s3k_async._core.runtime import SYSTEM
+def _statistics() -> Statistics:
+    from s3k_async.cli.stats import Statistics
 
-    return SYSTEM.monotonic()
+    return Statistics()
 
 
 def _quiet_log() -> None:

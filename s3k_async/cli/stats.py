@@ -9,11 +9,18 @@ from dataclasses import asdict
 from typing import Final, get_args
 
 from s3k_async._core.metering import Part, Requests
-from s3k_async._core.metric_totals import Histogram, RequestTotals, TotalsSnapshot
+from s3k_async._core.metric_totals import (
+    Histogram,
+    MetricTotals,
+    RequestTotals,
+    TotalsSnapshot,
+)
+from s3k_async._core.observation import Observer
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.output import plural
 from s3k_async.model import CacheStatistics
 
-__all__ = ["FINE_BOUNDS", "tell"]
+__all__ = ["Statistics"]
 
 FINE_BOUNDS: Final = tuple(0.0001 * 1.1**step for step in range(160))
 """Upper bounds of latencies, seconds, from 0.1 ms to 6 minutes: percentiles are up to a tenth too
@@ -24,7 +31,22 @@ _PARTITIONS: Final = 5
 """Throttled partitions that are shown."""
 
 
-def tell(
+class Statistics:
+    """The observations of a command, from now on."""
+
+    def __init__(self) -> None:
+        self._totals = MetricTotals(FINE_BOUNDS)
+        self._began = SYSTEM.monotonic()
+        self.observer = Observer([self._totals])
+        """Of the clients of the command."""
+
+    def tell(self, requests: Requests, cache: CacheStatistics, *, as_json: bool) -> None:
+        """Print them, with the requests of the command, and what its read caches did."""
+        seconds = SYSTEM.monotonic() - self._began
+        _tell(requests, self._totals.snapshot(), cache, seconds, as_json=as_json)
+
+
+def _tell(
     requests: Requests,
     totals: TotalsSnapshot,
     cache: CacheStatistics,
