@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from s3k_async import errors as errors
     from s3k_async._core.metering import Count, Part, RequestCounter, Requests
+    from s3k_async._core.observation import (
+        Metrics,
+        Outcome,
+        RequestAttempt,
+        RequestResult,
+        VerbCall,
+        VerbResult,
+    )
     from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
     from s3k_async._sync.sync_client import S3kSyncClient
     from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
     from s3k_async.transaction import Transaction
     from s3k_async.txn.txn_record import TransactionKind, TransactionRecord, TransactionState
     from s3k_async.volumes.facade import destroy_volume, init_volume
+    from s3k_async.volumes.volume_health import Component, ComponentHealth, VolumeHealth
 
     __version__: str
 
@@ -79,6 +88,8 @@ if TYPE_CHECKING:
         "Buffer",
         "CacheStatistics",
         "ChangeResult",
+        "Component",
+        "ComponentHealth",
         "Content",
         "ContentSummary",
         "Count",
@@ -100,7 +111,9 @@ if TYPE_CHECKING:
         "LogMode",
         "MemoryBlobs",
         "MemoryTable",
+        "Metrics",
         "Opening",
+        "Outcome",
         "Part",
         "Path",
         "PastChange",
@@ -109,7 +122,9 @@ if TYPE_CHECKING:
         "PhysicalFile",
         "Progress",
         "ProgressCallback",
+        "RequestAttempt",
         "RequestCounter",
+        "RequestResult",
         "Requests",
         "Retries",
         "RetryBudget",
@@ -139,8 +154,11 @@ if TYPE_CHECKING:
         "Trash",
         "TrashItem",
         "Tuning",
+        "VerbCall",
+        "VerbResult",
         "VolumeConfig",
         "VersionState",
+        "VolumeHealth",
         "VolumeKind",
         "Walked",
         "arrow_schema",
@@ -170,6 +188,7 @@ _NAMES: Final = {
     "bulk.point_in_time": "PastChange PastChangeKind PastResult",
     "bulk.publish": "ProgressCallback",
     "bulk.file_versions": "FileVersion VersionState",
+    "_core.observation": ("Metrics Outcome RequestAttempt RequestResult VerbCall VerbResult"),
     "_core.metering": "Count Part RequestCounter Requests",
     "_core.retry": "Retries RetryBudget RetryPolicy",
     "settings.keywords": "Settings",
@@ -183,6 +202,7 @@ _NAMES: Final = {
     "transaction": "Transaction",
     "bulk.trash": "Trash",
     "volumes.facade": "destroy_volume init_volume",
+    "volumes.volume_health": "Component ComponentHealth VolumeHealth",
 }
 """Public names by module; those of `errors` are its `__all__`."""
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +19,8 @@ import anyio
 from s3k_async import _native
 from s3k_async._core.active_calls import call, counted_call
 from s3k_async._core.metering import RequestCounter, Requests, counting
+from s3k_async._core.observation import Metrics, Observer
+from s3k_async._core.verb_log import VerbLog
 from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import adopt_many
@@ -88,6 +91,7 @@ from s3k_async.namespace.addresses import SCHEME, Path, inside
 from s3k_async.storage_space import StorageInfo
 from s3k_async.transaction import Transaction
 from s3k_async.txn.txn_record import TransactionRecord
+from s3k_async.volumes.volume_health import VolumeHealth, check_health
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +121,8 @@ class S3kClient:
     `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured
     default; `config` is a complete `VolumeConfig` (then nothing else is given) or a configuration
     file's path; `context` and `hadoop` are a context id and a mapping in S3-FileSystem 1.0's keys;
-    `session` is an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions; other
+    `session` is an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions;
+    `metrics` receives observations of verbs and requests (`Metrics`, one or several); other
     settings are the options of `s3k_async.settings`. Raises ConfigError.
 
     Paths are `Path`s; times are epoch milliseconds, sizes bytes. Every method may raise
@@ -136,6 +141,7 @@ class S3kClient:
         context: str | None = None,
         hadoop: Mapping[str, object] | None = None,
         session: object | Mapping[str, object] | None = None,
+        metrics: Metrics | Sequence[Metrics] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         from s3k_async.settings import resolve
@@ -143,7 +149,7 @@ class S3kClient:
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._session = session
         self._opened: _Opened | None = None
-        self._counter = RequestCounter()
+        self._counter = RequestCounter(observer=_observer_of(metrics, self._config))
         self._cache_statistics = CacheStatistics()
         self._closed: asyncio.Event | None = None
         """While the client is closing: set at the end of that."""
@@ -282,6 +288,20 @@ class S3kClient:
             if opened.volume.storage.cache is not None:
                 self._cache_statistics = opened.volume.storage.cache.statistics
 
+    @call
+    async def health(
+        self,
+        *,
+        timeout: float = 5.0,  # noqa: ASYNC109 - of each service
+    ) -> VolumeHealth:
+        """Whether table, data and log answer: one request to each of them, at the same time,
+        without retries and outside of the limit of `max_concurrency`. For readiness probes.
+
+        A service that fails, or does not answer within `timeout` seconds, is reported with its
+        error, which is not raised.
+        """
+        return await check_health(self._volume(), timeout)
+
     # Metadata
 
     @call
@@ -327,7 +347,8 @@ class S3kClient:
         BusyError if the directories keep changing for `busy_timeout` and at least ten attempts.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
-        return self._values(list_pages(self._volume().store, self._path(path), listing))
+        place = self._path(path)
+        return self._values(list_pages(self._volume().store, place, listing), "list", place)
 
     def list_batches(
         self,
@@ -341,9 +362,10 @@ class S3kClient:
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
-        volume = self._volume()
+        volume, place = self._volume(), self._path(path)
         listing = Listing(recursive, include_uncommitted, sorted)
-        return volume.calls.stream(record_batches(listing.pages(volume.store, self._path(path))))
+        batches = record_batches(listing.pages(volume.store, place))
+        return volume.calls.stream(batches, "list_batches", place)
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -352,7 +374,8 @@ class S3kClient:
         The children of one directory are sorted by name and held in memory. A file yields nothing.
         Raises PathNotFoundError.
         """
-        return self._values(walk_pages(self._volume().store, self._path(path)))
+        place = self._path(path)
+        return self._values(walk_pages(self._volume().store, place), "walk", place)
 
     def find(
         self,
@@ -375,10 +398,10 @@ class S3kClient:
         the directory, each once and in no order. Raises PathNotFoundError, InvalidArgumentError.
         """
         wanted = Filter(pattern, type, min_size, max_size, newer_than, older_than)
+        volume, place = self._volume(), self._path(path)
         if metadata is not None:
-            volume = self._volume()
-            return self._values(metadata_pages(volume, metadata, self._path(path), wanted))
-        return self._values(find_pages(self._volume().store, self._path(path), wanted))
+            return self._values(metadata_pages(volume, metadata, place, wanted), "find", place)
+        return self._values(find_pages(volume.store, place, wanted), "find", place)
 
     def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
         """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
@@ -387,7 +410,8 @@ class S3kClient:
         See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
         Raises InvalidArgumentError.
         """
-        return self._values(glob_pages(self._volume().store, inside(pattern, self.name)))
+        place = inside(pattern, self.name)
+        return self._values(glob_pages(self._volume().store, place), "glob", place)
 
     @call
     async def content_summary(self, path: Path) -> ContentSummary:
@@ -442,9 +466,9 @@ class S3kClient:
         collection, even if the files are changed or deleted. Raises PathNotFoundError,
         UnsupportedError (a file that was appended to or changed in place: see `compact`).
         """
-        return self._values(
-            physical_pages(self._volume(), self._path(path), Listing(recursive=recursive))
-        )
+        place = self._path(path)
+        pages = physical_pages(self._volume(), place, Listing(recursive=recursive))
+        return self._values(pages, "physical_paths", place)
 
     # Reading and writing
 
@@ -736,7 +760,7 @@ class S3kClient:
     def due_actions(self) -> AsyncIterator[DueAction]:
         """What `run_rules` would do now, in no order; nothing is changed. Raises
         UnsupportedError."""
-        return self._values(due_actions(self._volume()))
+        return self._values(due_actions(self._volume()), "due_actions")
 
     # Versions
 
@@ -1077,8 +1101,10 @@ class S3kClient:
 
     # Internal
 
-    def _values(self, pages: AsyncIterator[builtins.list[T]]) -> PagedIterator[T]:
-        return PagedIterator(self._volume().calls.stream(pages))
+    def _values(
+        self, pages: AsyncIterator[builtins.list[T]], verb: str, path: str | None = None
+    ) -> PagedIterator[T]:
+        return PagedIterator(self._volume().calls.stream(pages, verb, path))
 
     def _volume(self) -> Volume:
         opened = self._opened
@@ -1125,6 +1151,18 @@ def _whole_seconds(value: int | datetime | timedelta | None) -> int | None:
             raise InvalidArgumentError("the time has no time zone")
         return int(value.timestamp())
     return int(value.total_seconds()) if isinstance(value, timedelta) else value
+
+
+def _observer_of(
+    metrics: Metrics | Sequence[Metrics] | None, config: VolumeConfig
+) -> Observer | None:
+    """What observes the calls of a client; None without receivers."""
+    given: builtins.list[Metrics] = []
+    if metrics is not None:
+        given += metrics if isinstance(metrics, Sequence) else [metrics]
+    if config.tuning.log_verbs != "off":
+        given.append(VerbLog(logging.getLevelNamesMapping()[config.tuning.log_verbs.upper()]))
+    return Observer(given, config.name) if given else None
 
 
 def volume_text(config: VolumeConfig) -> str:

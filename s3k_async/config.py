@@ -105,6 +105,9 @@ class Tuning:
     hot_writes: Literal["back", "through"] = "back"
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""
+    log_verbs: Literal["off", "debug", "info"] = "off"
+    """Whether each call of a verb is logged, by the logger `s3k_async.operations`, and at which
+    level."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -422,6 +422,8 @@ class ThrottledError(S3kError, OSError):
 
     code = "throttled"
     default_errno = errno.EAGAIN
+    positions: Sequence[int] = ()
+    """In a transaction of the table: the throttled actions, if the service names them."""
 
 
 class ServiceError(S3kError, OSError):

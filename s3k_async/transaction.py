@@ -377,7 +377,7 @@ class Transaction:
         if self._over:
             return
         self._over = True
-        with self._volume().calls.running(late=True):
+        with self._volume().calls.running("transaction.discard", late=True):
             for writer in list(self._files):
                 await writer.discard()
             await self._drop()

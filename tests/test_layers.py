@@ -63,6 +63,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 its own."""
 
 INVERSIONS = {
+    "_core.observation.Metrics": "receives observations: adapters of other libraries implement it",
     "backends.ports.blobs.BlobStore": "a port: adapters implement it",
     "backends.ports.blobs.Upload": "a port: adapters implement it",
     "backends.ports.interception.Interceptor": "a hook for tests: `testing.faults` implements it",

@@ -476,6 +476,7 @@ VALUES: dict[str, Any] = {
     "change_detection": "client",
     "storage_class": "GLACIER_IR",
     "hot_writes": "through",
+    "log_verbs": "info",
 }
 """A value of each type, and of an option whose type does not determine it."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
@@ -21,7 +21,8 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakSet
 
 import anyio
 
-from s3k_async._core.metering import Counted, counting
+from s3k_async._core.metering import Counted, counting, counting_towards
+from s3k_async._core.observation import ObservedVerb, Observer
 from s3k_async.errors import ClosedClientError, OutcomeUnknownError
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "critical",
     "incidental",
     "note_change",
+    "note_event",
     "optional",
 ]
 
@@ -47,10 +49,11 @@ ENDING: Final = 60.0
 
 
 class Calls:
-    """The calls of one open volume. Belongs to one event loop."""
+    """The calls of one open volume. Belongs to one event loop. `observer`: of its verbs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, observer: Observer | None = None) -> None:
         self.name = name
+        self.observer = observer
         self._running: set[_Call] = set()
         self._streams: WeakSet[Stream[Any]] = WeakSet()
         self._unfinished: WeakKeyDictionary[object, WeakMethod[Drop]] = WeakKeyDictionary()
@@ -59,12 +62,12 @@ class Calls:
         self.closing = False
         """Whether no further call is admitted."""
 
-    def running(self, *, late: bool = False) -> _Call:
-        """Count the body of a `with` as one call, or as a part of the enclosing call. Raises
-        ClosedClientError, unless it may come `late`: clean-up of an open file may begin while the
-        client is closing.
+    def running(self, verb: str = "", path: object = None, *, late: bool = False) -> _Call:
+        """Count the body of a `with` as one call, or as a part of the enclosing call; a call of its
+        own is observed as this verb. Raises ClosedClientError, unless it may come `late`: clean-up
+        of an open file may begin while the client is closing.
         """
-        return _Call(self, late=late)
+        return _Call(self, verb, path, late=late)
 
     def is_inside(self) -> bool:
         """Whether the code is a part of one of these calls."""
@@ -82,9 +85,12 @@ class Calls:
         if self._waiter is not None:
             self._wake()
 
-    def stream(self, pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-        """The pages as a stream, each step of which is a call; it is closed with the client."""
-        stream = Stream(self, pages)
+    def stream(
+        self, pages: AsyncIterator[T], verb: str, path: object = None
+    ) -> AsyncGenerator[T, None]:
+        """The pages as a stream, each step of which is a call; it is closed with the client. All
+        steps together are observed as this verb."""
+        stream = Stream(self, pages, verb, path)
         self._streams.add(stream)
         return stream
 
@@ -158,9 +164,14 @@ class Calls:
 class _Call:
     """One active call, for `with`."""
 
-    def __init__(self, calls: Calls, *, late: bool = False) -> None:
+    def __init__(
+        self, calls: Calls, verb: str = "", path: object = None, *, late: bool = False
+    ) -> None:
         self.calls = calls
         self.over = False
+        self._verb = verb
+        self._path = path
+        self._observed: _Observed | None = None
         self._late = late
         self._outer: tuple[_Call, ...] | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -180,6 +191,8 @@ class _Call:
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._outer = outer
         _current.set((*outer, self))
+        if self.calls.observer is not None and self._verb:
+            self._observed = _Observed(self.calls.observer, self._verb, self._path)
         return self
 
     def __exit__(
@@ -193,10 +206,15 @@ class _Call:
         self.over = True
         _current.set(self._outer)
         self.calls.end(self)
+        raised = error
         if self._cancelled and self._task is not None:
             others = self._task.uncancel() - self._cancelling
             if isinstance(error, asyncio.CancelledError) and others <= 0:
-                raise self._error() from error
+                raised = self._error()
+        if self._observed is not None:
+            self._observed.end(raised)
+        if raised is not error and raised is not None:
+            raise raised from error
 
     def end(self) -> None:
         """End the call: at once, or at the end of its critical section."""
@@ -248,6 +266,21 @@ class _Call:
             "the client was closed during the call; no changes were applied",
             path=self.calls.name,
         )
+
+
+class _Observed:
+    """The observation of a call that begins and ends in one task."""
+
+    __slots__ = ("_counting", "_verb")
+
+    def __init__(self, observer: Observer, verb: str, path: object) -> None:
+        self._verb = observer.begin_verb(verb, path)
+        self._counting = counting_towards(self._verb)
+        self._counting.__enter__()
+
+    def end(self, error: BaseException | None) -> None:
+        self._counting.__exit__(None, None, None)
+        self._verb.end(error)
 
 
 _current: ContextVar[tuple[_Call, ...]] = ContextVar("s3k_calls", default=())
@@ -302,16 +335,50 @@ def note_change() -> None:
             each.note_change()
 
 
-class Stream(AsyncGenerator[T, None]):
-    """An asynchronous generator, each of whose steps is a call."""
+def note_event(name: str) -> None:
+    """Report an event to the observers of the calls that the code is, or was, a part of."""
+    observers = {each.calls.observer for each in _current.get()}
+    for observer in observers:
+        if observer is not None:
+            observer.event(name)
 
-    def __init__(self, calls: Calls, pages: AsyncIterator[T]) -> None:
+
+class Stream(AsyncGenerator[T, None]):
+    """An asynchronous generator, each of whose steps is a call, and which is observed as one
+    verb."""
+
+    def __init__(
+        self, calls: Calls, pages: AsyncIterator[T], verb: str, path: object = None
+    ) -> None:
         self._calls = calls
         self._pages = pages
+        self._verb = verb
+        self._path = path
+        self._begun = False
+        self._observed: ObservedVerb | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __anext__(self) -> T:
-        with self._calls.running():
+        if not self._begun:
+            self._begin()
+        if self._observed is None:
+            with self._calls.running():
+                return await anext(self._pages)
+        with self._observed.step(), self._calls.running():
             return await anext(self._pages)
+
+    def _begin(self) -> None:
+        """Observe the stream from its first step on, unless that is a part of another verb."""
+        self._begun = True
+        if self._calls.observer is not None and not self._calls.is_inside():
+            self._loop = asyncio.get_running_loop()
+            self._observed = self._calls.observer.begin_verb(self._verb, self._path)
+
+    def __del__(self) -> None:
+        if self._observed is not None and self._observed.active and self._loop is not None:
+            # Later, because garbage may be collected while a receiver of observations holds a lock.
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._observed.end, GeneratorExit())
 
     async def asend(self, value: None) -> T:
         """As `anext`; a value is ignored."""
@@ -326,8 +393,12 @@ class Stream(AsyncGenerator[T, None]):
 
     async def aclose(self) -> None:
         """Close the generator and cancel its read-ahead."""
-        if isinstance(self._pages, AsyncGenerator):
-            await self._pages.aclose()
+        try:
+            if isinstance(self._pages, AsyncGenerator):
+                await self._pages.aclose()
+        finally:
+            if self._observed is not None:
+                self._observed.end(GeneratorExit())
 
 
 class _Volume(Protocol):
@@ -339,18 +410,35 @@ class _Client(Protocol):
     def _volume(self) -> _Volume: ...
 
 
-def _call_of(client: object) -> _Call:
-    """A call of a client, or of one of its files or transactions."""
-    return _Call(cast(_Client, client)._volume().calls)  # noqa: SLF001 - hidden from users
+def _call_of(arguments: tuple[Any, ...], options: dict[str, Any], verb: str) -> _Call:
+    """A call of a client, or of one of its files or transactions: the first argument."""
+    calls = cast(_Client, arguments[0])._volume().calls  # noqa: SLF001 - hidden from users
+    return _Call(calls, verb, arguments[1] if len(arguments) > 1 else options.get("path"))
+
+
+_PREFIXES: Final = {
+    "S3kClient": "",
+    "ObjectStore": "objects.",
+    "Transaction": "transaction.",
+    "Trash": "trash.",
+}
+"""Of the names of the verbs of a class."""
+
+
+def verb_name(verb: Callable[..., object]) -> str:
+    """The name of a verb in observations."""
+    owner = verb.__qualname__.rpartition(".")[0]
+    return _PREFIXES.get(owner, "") + verb.__name__.lstrip("_")
 
 
 def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Decorator for a verb of a client, or of its files and transactions: closing the client waits
-    for its calls."""
+    for its calls, and its observer observes them."""
+    name = verb_name(verb)
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:
-        with _call_of(arguments[0]):
+        with _call_of(arguments, options, name):
             return await verb(*arguments, **options)
 
     return called
@@ -358,10 +446,11 @@ def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any
 
 def counted_call(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """As `call`, and adds the requests of the verb to its result, as `counted` does."""
+    name = verb_name(verb)
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> R:
-        with _call_of(arguments[0]), counting(waited=True) as counter:
+        with _call_of(arguments, options, name), counting(waited=True) as counter:
             result = await verb(*arguments, **options)
         return replace(result, requests=counter.requests)
 

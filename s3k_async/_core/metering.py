@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import Field, replace
 from functools import wraps
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
@@ -25,6 +26,9 @@ from typing import (
 
 from s3k_async.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from s3k_async._core.observation import Observer
+
 __all__ = [
     "Count",
     "Counted",
@@ -36,6 +40,9 @@ __all__ = [
     "counting",
     "counting_towards",
     "deferred",
+    "enclosing_counters",
+    "inherited_observer",
+    "is_deferred",
 ]
 
 Part: TypeAlias = Literal["table", "data", "log"]
@@ -171,10 +178,12 @@ class RequestCounter:
     """A running count. Belongs to one process; the event loop adds to it, any thread may read it.
 
     `within`: a counter that includes this one's requests. `client`: count only requests of this
-    client's counter. `waited`: without deferred requests.
+    client's counter. `waited`: without deferred requests. `observer`: of a client's counter, what
+    observes its requests; of another one, what observes those of clients that are opened within it
+    and have none.
     """
 
-    __slots__ = ("_counts", "client", "waited", "within")
+    __slots__ = ("_counts", "client", "observer", "waited", "within")
 
     def __init__(
         self,
@@ -182,10 +191,12 @@ class RequestCounter:
         *,
         client: RequestCounter | None = None,
         waited: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self.within = within
         self.client = client
         self.waited = waited
+        self.observer = observer
         self._counts: dict[tuple[Part, str], list[int]] = {}
 
     @property
@@ -210,16 +221,18 @@ class Meter:
     """Counts the requests to one part of a client's volume, for the client and for active
     counters."""
 
-    __slots__ = ("_client", "_part")
+    __slots__ = ("_client", "observer", "part")
 
     def __init__(self, part: Part, client: RequestCounter | None = None) -> None:
-        self._part = part
+        self.part = part
         self._client = RequestCounter() if client is None else client
+        self.observer: Observer | None = self._client.observer
+        """What observes the client's requests."""
 
     def add(self, operation: str, requests: int = 1, *, retries: int = 0, size: int = 0) -> None:
         """Count a request with `size` bytes of content in its body; or, with 0 requests, in the
         answer to one counted before."""
-        key = (self._part, operation)
+        key = (self.part, operation)
         unwaited = requests if _deferred.get() else 0
         self._client.add(key, requests, retries, unwaited, size)
         counter = _counter.get()
@@ -237,14 +250,18 @@ _deferred: ContextVar[bool] = ContextVar("s3k_deferred", default=False)
 
 @contextmanager
 def counting(
-    client: RequestCounter | None = None, *, waited: bool = False
+    client: RequestCounter | None = None,
+    *,
+    waited: bool = False,
+    observer: Observer | None = None,
 ) -> Iterator[RequestCounter]:
     """Count exactly the requests of the body and of its tasks, without those of concurrent work.
 
-    `client`: only requests of this client's counter; `waited`: without deferred ones.
+    `client`: only requests of this client's counter; `waited`: without deferred ones; `observer`:
+    of clients that are opened in the body and have none.
     """
     outer = _counter.get()
-    counter = RequestCounter(outer, client=client, waited=waited)
+    counter = RequestCounter(outer, client=client, waited=waited, observer=observer)
     _counter.set(counter)
     try:
         yield counter
@@ -257,16 +274,16 @@ def counting(
 class _Share(RequestCounter):
     """Counter of one of several bodies, added to their total."""
 
-    __slots__ = ("_total",)
+    __slots__ = ("total",)
 
     def __init__(self, total: RequestCounter, within: RequestCounter | None) -> None:
         super().__init__(within, waited=True)
-        self._total = total
+        self.total = total
 
     def add(
         self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
     ) -> None:
-        self._total.add(key, requests, retries, unwaited, size)
+        self.total.add(key, requests, retries, unwaited, size)
 
 
 @contextmanager
@@ -279,6 +296,25 @@ def counting_towards(total: RequestCounter) -> Iterator[None]:
         yield
     finally:
         _counter.set(outer)
+
+
+def enclosing_counters() -> Iterator[RequestCounter]:
+    """The counters of the code that runs, from the innermost on."""
+    counter = _counter.get()
+    while counter is not None:
+        yield counter.total if isinstance(counter, _Share) else counter
+        counter = counter.within
+
+
+def inherited_observer() -> Observer | None:
+    """The observer of clients that are opened here and have none."""
+    found = (counter.observer for counter in enclosing_counters())
+    return next((observer for observer in found if observer is not None), None)
+
+
+def is_deferred() -> bool:
+    """Whether requests of the code that runs are deferred."""
+    return _deferred.get()
 
 
 @contextmanager

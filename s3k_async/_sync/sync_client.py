@@ -24,6 +24,7 @@ from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, Stag
 from s3k_async.namespace.addresses import Path
 from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.txn_record import TransactionRecord
+from s3k_async.volumes.volume_health import VolumeHealth
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,15 @@ class S3kSyncClient(BlockingClient):
     ClosedClientError, ReadOnlyVolumeError for changes, BusyError while other clients move or delete
     entries of the path, and the services' errors; the first call also the errors of `open_volume`.
     """
+
+    def health(self, *, timeout: float = 5.0) -> VolumeHealth:
+        """Whether table, data and log answer: one request to each of them, at the same time,
+        without retries and outside of the limit of `max_concurrency`. For readiness probes.
+
+        A service that fails, or does not answer within `timeout` seconds, is reported with its
+        error, which is not raised.
+        """
+        return self._call(lambda fs: fs.health(timeout=timeout))
 
     def stat(self, path: Path) -> FileStatus:
         """The status of a path; `committed` is False for a new file that is still being written.

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from s3k_async._core.metering import RequestCounter, Requests
+from s3k_async._core.observation import Metrics
 from s3k_async._sync.loop_thread import Bridge, current_bridge
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, sync_file
 from s3k_async.bulk.trash import Trash
@@ -55,10 +56,12 @@ PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
 class _Session:
     """An async client of this process, opened on the bridge's loop when it is first needed."""
 
-    def __init__(self, config: VolumeConfig, aws: object) -> None:
+    def __init__(
+        self, config: VolumeConfig, aws: object, metrics: Metrics | Sequence[Metrics] | None
+    ) -> None:
         self.pid = os.getpid()
         self.bridge: Bridge = current_bridge()
-        self.client = S3kClient(config=config, session=aws)
+        self.client = S3kClient(config=config, session=aws, metrics=metrics)
         self._opening = asyncio.Lock()
 
     async def opened(self) -> S3kClient:
@@ -112,12 +115,14 @@ class BlockingClient:
         context: str | None = None,
         hadoop: Mapping[str, object] | None = None,
         session: object | Mapping[str, object] | None = None,
+        metrics: Metrics | Sequence[Metrics] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         from s3k_async.settings import resolve
 
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._aws = session
+        self._metrics = metrics
         self._closed = False
         self._sessions: dict[int, _Session] = {}
 
@@ -269,7 +274,7 @@ class BlockingClient:
         if session is None:
             # setdefault, not a lock, which a fork could leave locked for ever. Sessions of parent
             # processes stay: they must not be finalised here.
-            made = _Session(self._config, self._aws)
+            made = _Session(self._config, self._aws, self._metrics)
             session = self._sessions.setdefault(pid, made)
             if session is made:
                 weakref.finalize(self, session.bridge.post, session.close).atexit = False

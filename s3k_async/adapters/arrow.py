@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Unpack
@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
 from s3k_async._core import paths
+from s3k_async._core.observation import Metrics
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileWriter
 from s3k_async.adapters.unwind import Unwinding
@@ -67,6 +68,7 @@ def arrow_filesystem(
     context: str | None = None,
     hadoop: Mapping[str, object] | None = None,
     session: object | Mapping[str, object] | None = None,
+    metrics: Metrics | Sequence[Metrics] | None = None,
     **settings: Unpack[Settings],
 ) -> PyFileSystem:
     """A volume as a `pyarrow.fs.FileSystem`; the parameters are those of `S3kClient`.
@@ -86,7 +88,13 @@ def arrow_filesystem(
     forgotten one is closed by Arrow itself, and published.
     """
     client = S3kSyncClient(
-        volume, config=config, context=context, hadoop=hadoop, session=session, **settings
+        volume,
+        config=config,
+        context=context,
+        hadoop=hadoop,
+        session=session,
+        metrics=metrics,
+        **settings,
     )
     return PyFileSystem(S3kHandler(client))
 

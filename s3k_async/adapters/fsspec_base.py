@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import fsspec.asyn
 from fsspec.asyn import AsyncFileSystem
 from fsspec.utils import tokenize
 
+from s3k_async._core.observation import Metrics
 from s3k_async._sync.loop_thread import run_on
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.adapters.fsspec_arguments import Stripping, is_related, split
@@ -71,6 +72,7 @@ class VolumeFileSystem(  # fsspec is untyped
         *,
         config: VolumeConfig | Path | None = None,
         session: object | Mapping[str, object] | None = None,
+        metrics: Metrics | Sequence[Metrics] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         **options: Any,
     ) -> None:
@@ -84,7 +86,7 @@ class VolumeFileSystem(  # fsspec is untyped
         self._name = config.name
         self._forgotten = 0
         self._collected: Transaction | None = None
-        self._sessions = Sessions(config, session)
+        self._sessions = Sessions(config, session, metrics)
         self._sessions.abandon_with(self)
 
     def __repr__(self) -> str:

@@ -72,7 +72,7 @@ class AtOnce:
 
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
         volume = volume_of(self._client)
-        with volume.calls.running():
+        with volume.calls.running("makedirs", path):
             await volume.store.make_directory(path, parents=parents, exist_ok=exist_ok)
 
     async def copy(self, source: str, target: str) -> None:

@@ -41,11 +41,9 @@ class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
         options |= {
             name: settings.pop(name) for name in ("loop", "skip_instance_cache") if name in settings
         }
-        session = settings.pop("session", None)
+        objects = {name: settings.pop(name, None) for name in ("session", "metrics")}
         config = _config(settings)
-        made = super().__call__(
-            config=config, session=session, identity=_identity(config), **options
-        )
+        made = super().__call__(config=config, identity=_identity(config), **objects, **options)
         if "identity" in made.storage_options:
             # For JSON and display: the given arguments without secrets and live objects.
             made.storage_options = {
@@ -92,7 +90,7 @@ def _identity(config: VolumeConfig) -> str:
 
 
 def _can_be_shown(name: str) -> bool:
-    return name not in ("session", "loop", "skip_instance_cache") and not (
+    return name not in ("session", "metrics", "loop", "skip_instance_cache") and not (
         name in OPTIONS and OPTIONS[name].type == "secret"
     )
 

@@ -340,19 +340,20 @@ class ReadableFileSystem(VolumeFileSystem):
         return await super()._get(texts(rpath), texts(lpath), recursive=recursive, **kwargs)
 
     async def _entry(self, path: str) -> Entry:
+        inside = self._strip_protocol(path)
         volume = volume_of(await self._client())
-        with volume.calls.running():
+        with volume.calls.running("open", inside):
             store = volume.store
-            return looking.readable(store, await store.lookup(self._strip_protocol(path)))
+            return looking.readable(store, await store.lookup(inside))
 
     async def fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
         volume = volume_of(await self._client())
-        with volume.calls.running():
+        with volume.calls.running("file.read", entry.path):
             return await fetch_span(volume.storage, entry, start, end)
 
     async def fetch_into(self, entry: Entry, start: int, buffer: memoryview, check: Check) -> None:
         volume = volume_of(await self._client())
-        with volume.calls.running():
+        with volume.calls.running("file.read", entry.path):
             await fetch_into(volume.storage, entry, start, buffer, check=check)
 
     # Blocking forms

@@ -128,7 +128,7 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
     Raises PathNotFoundError, IsDirectoryError (the local path is a directory), NotDirectoryError,
     UnsupportedError (it is a device, a pipe or a socket), CorruptDataError.
     """
-    reader = await _opened(client, source)
+    reader = await _open(client, source)
     if not await to_thread.run_sync(os.path.isdir, local):
         await to_thread.run_sync(local_tree.make_directory, os.path.dirname(local) or ".")
     async with local_tree.appearing(local) as descriptor:
@@ -141,7 +141,7 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
 async def download_into(client: S3kClient, source: str, file: Any, callback: Any) -> None:
     """Copy a file's bytes into an open local file. Raises as `download`, and the errors of that
     file."""
-    reader = await _opened(client, source)
+    reader = await _open(client, source)
     callback.set_size(reader.size)
     async for piece in verified(reader):
         await to_thread.run_sync(file.write, piece)
@@ -149,6 +149,6 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
 
 
 @call
-async def _opened(client: S3kClient, source: str) -> FileReader:
+async def _open(client: S3kClient, source: str) -> FileReader:
     store = volume_of(client).store
     return reader_of(client, readable(store, await store.lookup(source)))

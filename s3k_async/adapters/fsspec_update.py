@@ -39,13 +39,13 @@ class UpdatableFileSystem(AttributedFileSystem):
         """Write ranges of the file in the entry, in one change. Raises ConflictError if another
         file, or none, is at its path."""
         volume = volume_of(await self._client())
-        with volume.calls.running():
+        with volume.calls.running("write_range", entry.path):
             return await write_ranges(volume, entry.path, ranges, expected=entry.id)
 
     async def resize(self, entry: Entry, size: int) -> Entry:
         """Give the file in the entry a size. Raises as `change`."""
         volume = volume_of(await self._client())
-        with volume.calls.running():
+        with volume.calls.running("truncate", entry.path):
             return await truncate(volume, entry.path, size, expected=entry.id)
 
 

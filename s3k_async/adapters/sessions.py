@@ -13,10 +13,11 @@ import concurrent.futures
 import logging
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from s3k_async._core.observation import Metrics
 from s3k_async.client import HURRY, S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError
@@ -58,10 +59,12 @@ def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object
 class _LoopSession:
     """A client on the running loop."""
 
-    def __init__(self, config: VolumeConfig, aws: object) -> None:
+    def __init__(
+        self, config: VolumeConfig, aws: object, metrics: Metrics | Sequence[Metrics] | None
+    ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
-        self.client = S3kClient(config=config, session=aws)
+        self.client = S3kClient(config=config, session=aws, metrics=metrics)
         self._opening = asyncio.Lock()
         self._life: AsyncGenerator[None, None] | None = None
         self._timeout: float | None = None
@@ -104,9 +107,12 @@ class _LoopSession:
 class Sessions:
     """The clients of one filesystem object."""
 
-    def __init__(self, config: VolumeConfig, aws: object) -> None:
+    def __init__(
+        self, config: VolumeConfig, aws: object, metrics: Metrics | Sequence[Metrics] | None
+    ) -> None:
         self._config = config
         self._aws = aws
+        self._metrics = metrics
         self._known: dict[tuple[int, asyncio.AbstractEventLoop], _LoopSession] = {}
 
     async def client(self) -> S3kClient:
@@ -116,7 +122,7 @@ class Sessions:
         session = self._known.get(key)
         if session is None:
             self._forget_ended_loops()
-            session = self._known[key] = _LoopSession(self._config, self._aws)
+            session = self._known[key] = _LoopSession(self._config, self._aws, self._metrics)
         return await session.opened()
 
     @property

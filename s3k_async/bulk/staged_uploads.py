@@ -26,7 +26,7 @@ __all__ = ["StagedWriter", "discard_staged", "drop_bytes", "need_staged", "open_
 async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
     """Begin an upload for a later transaction."""
     opened = volume()
-    with opened.calls.running():
+    with opened.calls.running("stage"):
         target = opened.store.target(ROOT, None)
         upload = opened.storage.writer(target.object_id)
         return StagedWriter(volume, target, upload, opened.record.volume_id)

@@ -61,7 +61,9 @@ class Trash:
         restored or reclaimed during the walk. Raises PathNotFoundError (no longer in the trash).
         """
         volume = self._volume()
-        return PagedIterator(volume.calls.stream(_statuses(volume.store.layout.trash(), item)))
+        return PagedIterator(
+            volume.calls.stream(_statuses(volume.store.layout.trash(), item), "trash.walk")
+        )
 
     @call
     async def restore(self, item: TrashItem | Path, target: Path | None = None) -> FileStatus:

@@ -18,10 +18,11 @@ from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
-from s3k_async.cli.stats import tell
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from s3k_async.cli.stats import Statistics
 
 __all__ = ["run", "s3k"]
 
@@ -241,8 +242,9 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
-    began = _seconds() if "--stats" in arguments else 0.0
-    with warnings.catch_warnings(), counting() as counter:
+    statistics = _statistics() if "--stats" in arguments else None
+    observer = None if statistics is None else statistics.observer
+    with warnings.catch_warnings(), counting(observer=observer) as counter:
         _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
@@ -250,21 +252,18 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
         except click.exceptions.Exit as error:
             code = error.exit_code
         finally:
-            if invocation.stats:
-                tell(
-                    counter.requests,
-                    invocation.cache_statistics,
-                    _seconds() - began,
-                    as_json=invocation.json,
+            if invocation.stats and statistics is not None:
+                statistics.tell(
+                    counter.requests, invocation.cache_statistics, as_json=invocation.json
                 )
     sys.stdout.flush()
     return code
 
 
-def _seconds() -> float:
-    from s3k_async._core.runtime import SYSTEM
+def _statistics() -> Statistics:
+    from s3k_async.cli.stats import Statistics
 
-    return SYSTEM.monotonic()
+    return Statistics()
 
 
 def _quiet_log() -> None:

@@ -122,6 +122,7 @@ class Clients:
         self._invocation = invocation
         self._open: dict[TableLocation, S3kClient] = {}
         self._stack = AsyncExitStack()
+        self._shows_verbs = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,6 +144,7 @@ class Clients:
 
         config = self._resolve(address)
         if config.table not in self._open:
+            self._show_verbs(config)
             self._open[config.table] = await self._stack.enter_async_context(
                 S3kClient(config=config)
             )
@@ -154,6 +156,14 @@ class Clients:
 
         tree = open_bucket(location, prefix, tuning=self._invocation.tuning())
         return await self._stack.enter_async_context(tree)
+
+    def _show_verbs(self, config: VolumeConfig) -> None:
+        """Show the log of verbs on standard error, if the client writes one."""
+        from s3k_async.cli.verb_records import shown
+
+        if config.tuning.log_verbs != "off" and not self._shows_verbs:
+            self._shows_verbs = True
+            self._stack.enter_context(shown(as_json=self._invocation.json))
 
     def _resolve(self, address: Address) -> VolumeConfig:
         from s3k_async.errors import ConfigError

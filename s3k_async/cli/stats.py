@@ -4,18 +4,59 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Final, get_args
 
-from s3k_async._core.metering import Requests
+from s3k_async._core.metering import Part, Requests
+from s3k_async._core.metric_totals import (
+    Histogram,
+    MetricTotals,
+    RequestTotals,
+    TotalsSnapshot,
+)
+from s3k_async._core.observation import Observer
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.output import plural
 from s3k_async.model import CacheStatistics
 
-__all__ = ["tell"]
+__all__ = ["Statistics"]
+
+FINE_BOUNDS: Final = tuple(0.0001 * 1.1**step for step in range(160))
+"""Upper bounds of latencies, seconds, from 0.1 ms to 6 minutes: percentiles are up to a tenth too
+high."""
+_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+PARTS: Final[tuple[str, ...]] = get_args(Part)
+_PARTITIONS: Final = 5
+"""Throttled partitions that are shown."""
 
 
-def tell(requests: Requests, cache: CacheStatistics, seconds: float, *, as_json: bool) -> None:
-    """Print the requests by kind, with retries, bytes of content and seconds, and what a read cache
-    did."""
+class Statistics:
+    """The observations of a command, from now on."""
+
+    def __init__(self) -> None:
+        self._totals = MetricTotals(FINE_BOUNDS)
+        self._began = SYSTEM.monotonic()
+        self.observer = Observer([self._totals])
+        """Of the clients of the command."""
+
+    def tell(self, requests: Requests, cache: CacheStatistics, *, as_json: bool) -> None:
+        """Print them, with the requests of the command, and what its read caches did."""
+        seconds = SYSTEM.monotonic() - self._began
+        _tell(requests, self._totals.snapshot(), cache, seconds, as_json=as_json)
+
+
+def _tell(
+    requests: Requests,
+    totals: TotalsSnapshot,
+    cache: CacheStatistics,
+    seconds: float,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the requests by kind, with retries, bytes of content and seconds, their latency, the
+    partitions that were throttled, and what a read cache did."""
+    latency = _latency(totals)
     if as_json:
         document: dict[str, object] = {
             "requests": requests.as_dict(),
@@ -23,12 +64,23 @@ def tell(requests: Requests, cache: CacheStatistics, seconds: float, *, as_json:
             "sent_again": requests.retries,
             "bytes": requests.bytes,
             "seconds": round(seconds, 3),
+            "throttled": _throttled(totals),
+            "partitions": dict(_partitions(totals)),
+            "latency": [
+                {"part": part, "operation": operation, **_milliseconds(histogram)}
+                for (part, operation), histogram in latency.items()
+            ],
         }
         if cache != CacheStatistics():
             document["cache"] = asdict(cache)
         print(json.dumps({"stats": document}), file=sys.stderr)
         return
-    for line in (*_lines(requests, seconds), *_cache_lines(cache)):
+    for line in (
+        *_lines(requests, seconds),
+        *_latency_lines(latency),
+        *_throttle_lines(totals),
+        *_cache_lines(cache),
+    ):
         print(line, file=sys.stderr)
 
 
@@ -37,6 +89,47 @@ def _lines(requests: Requests, seconds: float) -> list[str]:
     parts = [] if not requests else [f"  {part}" for part in str(requests).split("; ")]
     size = plural(requests.bytes, "byte")
     return [f"{plural(requests.total, 'request')}, {again}{size}, {seconds:.2f} s", *parts]
+
+
+def _latency(totals: TotalsSnapshot) -> dict[tuple[str, str], Histogram]:
+    """The latencies of the requests of each kind, in all volumes, failed or not."""
+    found: dict[tuple[str, str], RequestTotals] = {}
+    for (_, part, operation, _), each in sorted(totals.requests.items(), key=_order):
+        kind = found.setdefault((part, operation), RequestTotals(Histogram(totals.bounds)))
+        kind.merge(each)
+    return {kind: each.latency for kind, each in found.items()}
+
+
+def _order(row: tuple[tuple[str, str, str, str], RequestTotals]) -> tuple[int, str]:
+    _, part, operation, _ = row[0]
+    return PARTS.index(part), operation
+
+
+def _milliseconds(histogram: Histogram) -> dict[str, float]:
+    return {name: round(histogram.quantile(share) * 1000, 1) for name, share in _QUANTILES.items()}
+
+
+def _latency_lines(latency: dict[tuple[str, str], Histogram]) -> Iterator[str]:
+    for (part, operation), histogram in latency.items():
+        texts = [f"{name} {value:g}" for name, value in _milliseconds(histogram).items()]
+        yield f"  latency, ms: {part} {operation} {', '.join(texts)}"
+
+
+def _throttled(totals: TotalsSnapshot) -> int:
+    return sum(each.throttles for each in totals.requests.values())
+
+
+def _partitions(totals: TotalsSnapshot) -> list[tuple[str, int]]:
+    """The partitions that were throttled most often."""
+    found = sorted(totals.partitions.items(), key=lambda pair: (-pair[1], pair[0]))
+    return found[:_PARTITIONS]
+
+
+def _throttle_lines(totals: TotalsSnapshot) -> Iterator[str]:
+    if number := _throttled(totals):
+        yield f"  throttled: {plural(number, 'request')}"
+        for partition, times in _partitions(totals):
+            yield f"  throttled: {times:,} of partition {partition}"
 
 
 def _cache_lines(cache: CacheStatistics) -> list[str]:

@@ -121,7 +121,7 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
     ReadOnlyVolumeError, UnsupportedError (a volume without extents, or an adopted file).
     """
     opened = volume()
-    with opened.calls.running():
+    with opened.calls.running("open", path):
         need_extents(opened, path)
         current = await opened.store.get(path, trusting=True)
         if current is not None:

@@ -196,7 +196,7 @@ def bytes_of(data: object, path: str) -> memoryview:
 async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
     """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
     opened = volume()
-    with opened.calls.running():
+    with opened.calls.running("open", path):
         entry = await opened.store.get(path, trusting=True)
         if entry is None:
             raise PathNotFoundError("no such file", path=path)
@@ -223,7 +223,7 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
     ReadOnlyVolumeError.
     """
     opened = volume()
-    with opened.calls.running():
+    with opened.calls.running("open", path):
         target, entry = await reserve(opened.store, path, exclusive=exclusive)
         upload = opened.storage.writer(target.object_id)
         return FileWriter(
@@ -330,7 +330,7 @@ class FileReader:
         taken = self.take(n)
         if taken is not None:
             return taken
-        with self._volume().calls.running(), self._distrusting():
+        with self._volume().calls.running("file.read", self._entry.path), self._distrusting():
             return await self._fetch(self._length(n))
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
@@ -347,7 +347,11 @@ class FileReader:
             if taken is not None:
                 return taken
             length = self._length(len(view))
-            with self._volume().calls.running(), self._distrusting(), view[:length] as place:
+            with (
+                self._volume().calls.running("file.read", self._entry.path),
+                self._distrusting(),
+                view[:length] as place,
+            ):
                 return await self._fetch_into(place)
 
     async def read_at(self, offset: int, n: int) -> bytes:
@@ -361,7 +365,7 @@ class FileReader:
             raise InvalidArgumentError(
                 "offset and length cannot be negative", path=self._entry.path
             )
-        with self._volume().calls.running():
+        with self._volume().calls.running("file.read", self._entry.path):
             return await read_span(
                 self._volume().storage, self._entry, offset, min(self.size, offset + n)
             )
@@ -695,7 +699,7 @@ class FileWriter:
         """
         self.need_open()
         view = bytes_of(data, self.entry.path)
-        with self._volume().calls.running():
+        with self._volume().calls.running("file.write", self.entry.path):
             try:
                 await self._upload.write(view)
             except BaseException as error:
@@ -718,7 +722,7 @@ class FileWriter:
         if self._status is not None:
             return self._status
         self.need_open()
-        with self._volume().calls.running():
+        with self._volume().calls.running("file.commit", self.entry.path):
             try:
                 entry = await self._finish()
             except BaseException as error:
@@ -743,7 +747,7 @@ class FileWriter:
         except S3kError:
             await self._drop()
             return
-        with calls.running(late=True):
+        with calls.running("file.discard", self.entry.path, late=True):
             await self._drop()
 
     def readable(self) -> bool:
@@ -799,7 +803,7 @@ class FileWriter:
     async def drain(self) -> None:
         """Upload the complete parts."""
         self.need_open()
-        with self._volume().calls.running():
+        with self._volume().calls.running("file.write", self.entry.path):
             try:
                 await self._upload.drain()
             except BaseException as error:

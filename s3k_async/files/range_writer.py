@@ -26,7 +26,7 @@ async def open_range_writer(volume: Callable[[], Volume], path: str, offset: int
     """
     need_range(path, offset)
     opened = volume()
-    with opened.calls.running():
+    with opened.calls.running("open", path):
         need_extents(opened, path)
         target, entry = await reserve(opened.store, path, exclusive=False)
         if target.current is not None:

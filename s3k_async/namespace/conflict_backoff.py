@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from s3k_async._core.active_calls import note_event
 from s3k_async.errors import BusyError, S3kError
 from s3k_async.model import Entry
 from s3k_async.namespace.directories import DirectoryStore
@@ -60,6 +61,7 @@ class ConflictBackoff:
         conflicting changes do not retry at the same moment. Raises `error` when the time is up.
         """
         runtime = self._store.runtime
+        note_event("conflict")
         self._attempts -= 1
         if self._deadline is None:
             self._deadline = self._store.deadline()

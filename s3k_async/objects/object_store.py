@@ -162,7 +162,7 @@ class ObjectStore:
 
     def list_buckets(self) -> AsyncIterator[BucketInfo]:
         """All buckets, by name: every directory of the root."""
-        return PagedIterator(self._volume().calls.stream(self._buckets()))
+        return PagedIterator(self._volume().calls.stream(self._buckets(), "objects.list_buckets"))
 
     @call
     async def bucket_info(self, bucket: str, *, statistics: bool = False) -> BucketInfo:
@@ -209,7 +209,9 @@ class ObjectStore:
 
     def iterate(self, bucket: str, prefix: str = "") -> AsyncIterator[ObjectInfo]:
         """All objects whose keys begin with a prefix, in the order of `list`, a page at a time."""
-        return PagedIterator(self._volume().calls.stream(self._pages(bucket, prefix)))
+        return PagedIterator(
+            self._volume().calls.stream(self._pages(bucket, prefix), "objects.iterate", bucket)
+        )
 
     # Creation
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from s3k_async._core.active_calls import note_event
 from s3k_async._core.concurrency import gather, to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobStore
@@ -205,11 +206,16 @@ class NativeLog:
         try:
             await gather(create, objects, limit=OBJECTS_AT_ONCE)
         except (ResponseLostError, OutcomeUnknownError) as error:
+            note_event("log.pending_failed")
             await to_the_end(withdraw)
             raise ServiceError(
                 "the operation log could not be written, so nothing was changed"
             ) from error
-        except (S3kError, asyncio.CancelledError):
+        except S3kError:
+            note_event("log.pending_failed")
+            await to_the_end(withdraw)
+            raise
+        except asyncio.CancelledError:
             await to_the_end(withdraw)
             raise
         return PendingObjects(self, objects)
@@ -253,7 +259,9 @@ class NativeLog:
     async def commit(self, key: str, data: bytes) -> bool:
         """Write a committed object; False, counted and logged, if that fails or takes too long."""
         written = await self._finish(partial(self.create, key, data), "not committed", key)
-        self.failed_commits += not written
+        if not written:
+            self.failed_commits += 1
+            note_event("log.commit_failed")
         return written
 
     async def commit_later(self, key: str, data: bytes) -> None:
@@ -264,6 +272,7 @@ class NativeLog:
         """Remove a pending object; False, counted and logged, if that fails or takes too long."""
         removed = await self._finish(partial(self._blobs.delete, key), "not rolled back", key)
         self.failed_rollbacks += not removed
+        note_event("log.rolled_back" if removed else "log.rollback_failed")
         return removed
 
     async def _finish(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:

@@ -449,3 +449,8 @@ class Settings(TypedDict, total=False):
     """Where content is written in a volume with a hot location: back, to it alone until s3k tier
     run moves it; through, to the cold one, and small content to the hot one as well.
     """
+
+    log_verbs: Literal["off", "debug", "info"] | None
+    """Whether each call of a verb is logged by the logger s3k_async.operations: off, or at the
+    level debug or info.
+    """

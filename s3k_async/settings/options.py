@@ -410,6 +410,14 @@ _CLIENT: Final = (
         "tier run moves it; through, to the cold one, and small content to the hot one as well.",
         choices=("back", "through"),
     ),
+    Option(
+        "log_verbs",
+        "choice",
+        "client",
+        "Whether each call of a verb is logged by the logger s3k_async.operations: off, or at the "
+        "level debug or info.",
+        choices=("off", "debug", "info"),
+    ),
 )
 
 

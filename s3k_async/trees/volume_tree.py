@@ -82,7 +82,7 @@ class VolumeTree:
         volume = volume_of(self.client)
         start = len(self.root.rstrip("/")) + 1
         pages = Listing(recursive=True, sorted=True).pages(volume.store, self.root)
-        async with aclosing(volume.calls.stream(pages)) as found:
+        async with aclosing(volume.calls.stream(pages, "list", self.root)) as found:
             async for page in found:
                 for entry in page:
                     yield _tree_entry(entry, entry.path[start:])

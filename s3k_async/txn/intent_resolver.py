@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from s3k_async._core.active_calls import note_event
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     OPERATION,
@@ -131,6 +132,8 @@ class IntentResolver:
             if txn is None:
                 return False
             await self.end(txn, record.source, record.target, published=record.is_published)
+            done = "rolled_forward" if record.is_published else "rolled_back"
+            note_event(f"transaction.{done}")
             return True
 
     async def end(

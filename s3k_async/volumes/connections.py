@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from s3k_async._core.concurrency import AdaptiveLimit
-from s3k_async._core.metering import Meter, Part, RequestCounter
+from s3k_async._core.metering import Meter, Part, RequestCounter, inherited_observer
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
@@ -54,6 +54,12 @@ class VolumeConnections:
     """Counts the requests of the volume's client."""
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        inherited = inherited_observer()
+        if inherited is not None:
+            own = self.counter.observer
+            self.counter.observer = inherited if own is None else own.joined(inherited)
 
     def table(self) -> tuple[RetryingItems, TableStore]:
         """The items and their table."""

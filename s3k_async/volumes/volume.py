@@ -81,6 +81,10 @@ class Volume:
     """The volume's own blobs, by keys below its scope: `TieredBlobs` of a volume with tiers."""
     place: RetryingBlobs
     """The whole data location, with its mark and adopted objects."""
+    hot_place: RetryingBlobs | None
+    """The whole hot location; None in a volume without one."""
+    log_place: RetryingBlobs | None
+    """The whole log location; None without a log."""
     log_blobs: RetryingBlobs | None
     """The operation log, by keys below the volume's scope; None without a log."""
     storage: PhysicalStorage
@@ -134,6 +138,9 @@ async def open_volume(
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
         config = recorded(config, record)
+        observer = connections.counter.observer
+        if observer is not None:
+            observer.volume = record.name
         if native and not locked:
             items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, runtime, where))
         require_encryptions(config, writable=native)
@@ -141,6 +148,7 @@ async def open_volume(
         await _require_place(place)
         if native:
             await require_claim(place, record, table_identity(config, config.data))
+        log_place: RetryingBlobs | None = None
         log_blobs: RetryingBlobs | None = None
         if config.log is not None:
             log_place = connections.blobs(config.log, "log")
@@ -191,12 +199,14 @@ async def open_volume(
             table=table,
             blobs=blobs,
             place=place,
+            hot_place=hot,
+            log_place=log_place,
             log_blobs=log_blobs,
             storage=storage,
             log=log,
             store=store,
             read_only=not native,
-            calls=Calls(record.name),
+            calls=Calls(record.name, observer),
             counter=connections.counter,
             _ballast=config.table.ballast(),
             _stack=stack.pop_all(),

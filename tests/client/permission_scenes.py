@@ -145,6 +145,7 @@ SCENES: dict[str, AccessScene] = {
     "content_summary": AccessScene(lambda fs: fs.content_summary("/d"), {"/d": LIST, "/d/s": LIST}),
     "storage_info": AccessScene(lambda fs: fs.storage_info(), {}),
     "transactions": AccessScene(lambda fs: fs.transactions(), {}),
+    "health": AccessScene(lambda fs: fs.health(), {}),
     # Reading
     "checksum": AccessScene(lambda fs: fs.checksum("/d/f"), {"/d": EXECUTE, "/d/f": READ}),
     "physical_path": AccessScene(

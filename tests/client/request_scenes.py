@@ -227,6 +227,7 @@ SCENES: dict[str, Scene] = {
     "content_summary, 3 directories": Scene(lambda fs: fs.content_summary("/d"), three_levels),
     "storage_info": Scene(lambda fs: fs.storage_info()),
     "transactions": Scene(lambda fs: fs.transactions(), file),
+    "health": Scene(lambda fs: fs.health()),
     "read": Scene(lambda fs: fs.read("/d/f"), file),
     "read_ranges, 3 ranges": Scene(
         lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file

@@ -97,6 +97,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "content_summary": lambda fs: fs.content_summary("/f"),
     "storage_info": lambda fs: fs.storage_info(),
     "transactions": lambda fs: fs.transactions(),
+    "health": lambda fs: fs.health(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),
     "physical_paths": lambda fs: drained(fs.physical_paths("/")),

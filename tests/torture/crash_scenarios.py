@@ -28,6 +28,7 @@ LOOKS = frozenset(
         "exists_many",
         "find",
         "glob",
+        "health",
         "is_dir",
         "is_file",
         "transactions",

@@ -88,6 +88,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "exists_many": lambda fs: fs.exists_many(["/d/f"]),
         "find": lambda fs: drain(fs.find("/")),
         "glob": lambda fs: drain(fs.glob("/**")),
+        "health": lambda fs: fs.health(),
         "is_dir": lambda fs: fs.is_dir("/d"),
         "is_file": lambda fs: fs.is_file("/d"),
         "storage_info": lambda fs: fs.storage_info(),

@@ -56,7 +56,7 @@ class FileAttributes(PathResolution):
         """Raise PermissionDeniedError unless all actions are permitted: by the mode bits, if the
         volume evaluates them, and by read-only. Raises PathNotFoundError."""
         volume = volume_of(self._client)
-        with volume.calls.running():
+        with volume.calls.running("access", path):
             entry = await volume.store.lookup(self._local(path))
             volume.store.access.require(entry, mode.value)
             if FsAction.WRITE in mode:
@@ -152,7 +152,7 @@ class FileAttributes(PathResolution):
 
     async def _change(self, local: str, change: AttributeChange) -> None:
         volume = volume_of(self._client)
-        with volume.calls.running():
+        with volume.calls.running("set_attributes", local):
             await set_attributes(volume, local, change)
 
     def _ownership(self, status: FileStatus) -> tuple[int | None, str, str]:

@@ -435,8 +435,11 @@ def _cancelled(
                 path=path,
                 service_code=code,
             )
-    if any(_CLASS_OF.get(code) is ThrottledError for code in found.values()):
-        return ThrottledError("requests exceed the table's throughput", path=path)
+    throttled = [at for at, code in found.items() if _CLASS_OF.get(code) is ThrottledError]
+    if throttled:
+        error = ThrottledError("requests exceed the table's throughput", path=path)
+        error.positions = throttled
+        return error
     if any(code == "TransactionConflict" for code in found.values()):
         return TransactionConflictError("another request was changing the same item", path=path)
     return ServiceError(

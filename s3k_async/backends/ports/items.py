@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from s3k_async._core.item_values import (
     ABSENT,
@@ -46,13 +46,18 @@ __all__ = [
     "ItemStore",
     "ItemTable",
     "Key",
+    "Keyed",
     "ProvisionedTable",
     "Put",
     "UnloadedItemsError",
     "UnprocessedKeysError",
     "Update",
     "Value",
+    "throttled_partitions",
 ]
+
+Keyed: TypeAlias = str | Key | Sequence[Key | Action | Item]
+"""What a request concerns: a partition, a key, or several keys, actions or items."""
 
 MAX_TRANSACTION = 100
 """Actions in one transaction (a limit of DynamoDB that every adapter keeps)."""
@@ -90,6 +95,27 @@ class UnloadedItemsError(ThrottledError):
     def __init__(self, message: str, *, path: str, left: Sequence[Item]) -> None:
         super().__init__(message, path=path)
         self.left = left
+
+
+def throttled_partitions(keys: Keyed, error: BaseException | None) -> tuple[str, ...]:
+    """The partitions of a throttled request, each once: those that the error names, else all."""
+    if isinstance(keys, str):
+        return (keys,)
+    if isinstance(keys, Key):
+        return (keys.partition,)
+    if isinstance(error, UnprocessedKeysError | UnloadedItemsError):
+        keys = error.left
+    elif isinstance(error, ThrottledError) and error.positions:
+        keys = [keys[position] for position in error.positions if position < len(keys)]
+    return tuple(dict.fromkeys(map(_partition, keys)))
+
+
+def _partition(keyed: Key | Action | Item) -> str:
+    if isinstance(keyed, Key):
+        return keyed.partition
+    if isinstance(keyed, Put | Update | Delete | Check):
+        return keyed.key.partition
+    return str(keyed[PARTITION])
 
 
 class ItemStore(Protocol):

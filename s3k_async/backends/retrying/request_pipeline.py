@@ -1,5 +1,5 @@
-"""The request pipeline to one service: fence, concurrency limit, metering, time limit, and retries
-within policy and budget."""
+"""The request pipeline to one service: fence, concurrency limit, metering, observation, time limit,
+and retries within policy and budget."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
+from s3k_async._core.observation import ObservedRequest
 from s3k_async._core.retry import (
     DEADLINE,
     LEAST_RATE,
@@ -27,11 +28,15 @@ from s3k_async._core.retry import (
     tried,
 )
 from s3k_async._core.runtime import Runtime
-from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
+from s3k_async.backends.ports.items import Keyed, throttled_partitions
+from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ThrottledError
 
-__all__ = ["Fence", "Request", "Sender", "at_once"]
+__all__ = ["ONE_ATTEMPT", "Fence", "Request", "Sender", "at_once"]
 
 T = TypeVar("T")
+
+ONE_ATTEMPT: Final = RetryPolicy(attempts=1)
+"""For requests whose failure is their answer."""
 
 _AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
 
@@ -92,18 +97,29 @@ class Sender:
         expected: int = 0,
         again: bool = False,
         throttled: Callable[[T], bool] | None = None,
+        received: Callable[[T], int] | None = None,
         many: bool = False,
+        keys: Keyed = (),
     ) -> T:
         """The answer to an idempotent request, which `call` sends. `throttled`: whether an answer
-        reports throttling; the others as for `Request`."""
+        reports throttling; `received`: the bytes of content in it; the others as for `Request`."""
         request = Request(
-            self, operation, policy, size=size, expected=expected, again=again, many=many
+            self,
+            operation,
+            policy,
+            size=size,
+            expected=expected,
+            again=again,
+            many=many,
+            keys=keys,
         )
         while True:
             try:
                 async with request:
                     answer = await call()
                     request.throttled = throttled is not None and throttled(answer)
+                    if received is not None:
+                        request.receive(received(answer))
                     return answer
             except TRANSIENT as error:
                 failure = error
@@ -131,7 +147,8 @@ class Request:
     All attempts together have the seconds of the policy, and more for `size` bytes of content in
     the request and `expected` ones in its answer. The time starts with the first attempt; waits for
     a slot do not count. `again`: the request was sent before; `many`: the call makes an unlimited
-    number of requests, or one that takes the service long, so it has no time limit.
+    number of requests, or one that takes the service long, so it has no time limit. `keys`: the
+    items of the table that it concerns.
     """
 
     __slots__ = (
@@ -141,9 +158,12 @@ class Request:
         "_delays",
         "_end",
         "_epoch",
+        "_keys",
+        "_observed",
         "_operation",
         "_outer",
         "_policy",
+        "_received",
         "_seconds",
         "_sender",
         "_size",
@@ -160,9 +180,13 @@ class Request:
         expected: int = 0,
         again: bool = False,
         many: bool = False,
+        keys: Keyed = (),
     ) -> None:
         self._sender = sender
         self._operation = operation
+        self._keys = keys
+        self._observed: ObservedRequest | None = None
+        self._received = 0
         self._policy = policy
         self._size = size
         self._again = again
@@ -194,6 +218,12 @@ class Request:
         elif self._seconds is not None:
             self._end = asyncio.get_running_loop().time() + self._seconds
         self._outer = DEADLINE.set(self._end)
+        observer = sender.meter.observer
+        if observer is not None:
+            self._received, self.throttled = 0, False
+            self._observed = observer.begin_request(
+                sender.meter.part, self._operation, is_retry=again, queued=waited
+            )
         return self
 
     async def __aexit__(
@@ -213,6 +243,23 @@ class Request:
             raise
         finally:
             self._sender.limit.release(self._epoch, error, throttled=self.throttled)
+            if self._observed is not None:
+                self._end_observation(self._observed, error)
+
+    def receive(self, size: int) -> None:
+        """Count `size` bytes of content in the answer to this attempt."""
+        self._received = size
+        self._sender.meter.add(self._operation, 0, size=size)
+
+    def _end_observation(self, observed: ObservedRequest, error: BaseException | None) -> None:
+        throttled = self.throttled or isinstance(error, ThrottledError)
+        observed.end(
+            error,
+            sent=self._size,
+            received=self._received,
+            throttled=throttled,
+            partitions=throttled_partitions(self._keys, error) if throttled else (),
+        )
 
     async def wait(self, failure: S3kError) -> None:
         """Wait before the next attempt at an idempotent request, after a transient failure. Raises

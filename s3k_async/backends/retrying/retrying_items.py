@@ -31,7 +31,13 @@ from s3k_async.backends.ports.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.backends.retrying.request_pipeline import Fence, Request, Sender
+from s3k_async.backends.retrying.request_pipeline import (
+    ONE_ATTEMPT,
+    Fence,
+    Request,
+    Sender,
+    at_once,
+)
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -93,7 +99,8 @@ class RetryingItems:
         return f"RetryingItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
-        item = await self._sender.send("GetItem", partial(self._store.get, key), self._retries.read)
+        call = partial(self._store.get, key)
+        item = await self._sender.send("GetItem", call, self._retries.read, keys=key)
         if item is not None:
             _require_key(item, key)
         return item
@@ -119,7 +126,7 @@ class RetryingItems:
         limit: int | None = None,
     ) -> ItemPage:
         call = partial(self._store.query, partition, cursor=cursor, after=after, limit=limit)
-        page = await self._sender.send("Query", call, self._retries.scan)
+        page = await self._sender.send("Query", call, self._retries.scan, keys=partition)
         # A columnar page makes an item at each access; a page of another partition differs at both
         # ends, too.
         for place in (0, -1) if page.items else ():
@@ -164,6 +171,13 @@ class RetryingItems:
             return await self._store.get(key)
         except LOST as error:
             raise UnreachableError(f"no answer came ({error.message})", path=error.path) from error
+
+    async def probe(self, key: Key) -> None:
+        """Read an item by one attempt, which no other request delays: a health check. Raises the
+        errors of `get`."""
+        call = partial(self._store.get, key)
+        with at_once():
+            await self._sender.send("GetItem", call, ONE_ATTEMPT, keys=key)
 
     @contextmanager
     def loading(self, held: Callable[[], None]) -> Iterator[None]:
@@ -211,7 +225,9 @@ class RetryingItems:
         while True:
             before = len(left)
             try:
-                await self._sender.send("BatchGetItem", ask, policy or self._retries.read)
+                await self._sender.send(
+                    "BatchGetItem", ask, policy or self._retries.read, keys=left
+                )
             except ThrottledError as error:
                 if len(left) < before:
                     # Progress: the next request is for the rest.
@@ -243,7 +259,7 @@ class RetryingItems:
             before = len(left)
             try:
                 return await self._sender.send(
-                    "BatchWriteItem", put, self._retries.write, again=again
+                    "BatchWriteItem", put, self._retries.write, again=again, keys=left
                 )
             except ThrottledError as error:
                 again = True
@@ -261,7 +277,7 @@ class RetryingItems:
         actions: Sequence[Action],
         token: str | None,
     ) -> None:
-        request = Request(self._sender, operation, self._retries.write)
+        request = Request(self._sender, operation, self._retries.write, keys=actions)
         lost = final = False
         while True:
             try:

@@ -98,7 +98,7 @@ def put(invocation: Invocation, volume: str, upload_id: str, number: int, local:
 
     async def work(clients: Clients) -> PartInfo:
         opened = volume_of(await clients.of(parse_volume_address(volume)))
-        with opened.calls.running():
+        with opened.calls.running("put_part"):
             async with aclosing(pieces(local)) as data:
                 return await put_part(opened, upload_id, number, data)
 

@@ -85,6 +85,9 @@ RULE_MOVES = "tests/lifecycle/test_moves.py"
 RULE_RUNS = "tests/lifecycle/test_runners.py"
 RULE_TOOLS = "tests/lifecycle/test_tools.py"
 MULTIPART = "tests/client/test_multipart.py"
+OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
+OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
+VOLUME_HEALTH = "tests/observation/test_volume_health.py"
 EXCERPTS = "tests/cli/test_excerpts.py"
 INSPECTION = "tests/cli/test_inspection.py"
 GC_UPLOADS = "tests/integrity/test_uploads.py"
@@ -2819,6 +2822,83 @@ DEFECTS: tuple[Defect, ...] = (
         "body = block[:-1] if at == reader.size else block",
         "body = block",
         f"{EXCERPTS}::test_lines_at_both_ends",
+    ),
+    Defect(
+        "observations: a cancelled call is a success",
+        "_core/observation.py",
+        '"cancelled" if isinstance(error, asyncio.CancelledError) else "error"',
+        '"success" if isinstance(error, asyncio.CancelledError) else "error"',
+        f"{OBSERVED_VERBS}::test_a_cancelled_call_is_observed_as_cancelled",
+    ),
+    Defect(
+        "observations: a part of a call is observed like a call",
+        "_core/active_calls.py",
+        "        if self._calls.observer is not None and not self._calls.is_inside():\n",
+        "        if self._calls.observer is not None:\n",
+        f"{OBSERVED_VERBS}::test_a_listing_within_another_verb_is_a_part_of_that",
+    ),
+    Defect(
+        "observations: a forgotten listing never ends",
+        "_core/active_calls.py",
+        "        if self._observed is not None and self._observed.active and",
+        "        if False and",
+        f"{OBSERVED_VERBS}::test_a_listing_that_is_left_is_observed_as_abandoned",
+    ),
+    Defect(
+        "observations: a receiver that fails takes the call with it",
+        "_core/observation.py",
+        "        except Exception as error:  # noqa: BLE001\n            if id(metrics)",
+        "        except KeyError as error:\n            if id(metrics)",
+        f"{OBSERVED_VERBS}::test_a_receiver_that_fails_affects_no_call",
+    ),
+    Defect(
+        "observations: the user information of a URL is shown",
+        "_core/observation.py",
+        """ if found and "/" not in scheme else value""",
+        """ if found and "/" in scheme else value""",
+        f"{OBSERVED_VERBS}::test_a_path_is_observed_without_the_authority_of_a_url",
+    ),
+    Defect(
+        "observations: all actions of a throttled transaction are named",
+        "backends/ports/items.py",
+        "isinstance(error, ThrottledError) and error.positions:",
+        "isinstance(error, ThrottledError) and False:",
+        f"{OBSERVED_REQUESTS}::test_of_many_keys_those_are_named_that_were_throttled",
+    ),
+    Defect(
+        "observations: a retry is no retry",
+        "backends/retrying/request_pipeline.py",
+        "is_retry=again, queued=waited",
+        "is_retry=self._again, queued=waited",
+        f"{OBSERVED_REQUESTS}::test_requests_are_those_that_reach_the_engines",
+    ),
+    Defect(
+        "observations: a forked child goes on with the totals of its parent",
+        "_core/metric_totals.py",
+        "            self._threads = {}\n            self._pid = os.getpid()\n",
+        "            self._pid = os.getpid()\n",
+        f"{OBSERVED_REQUESTS}::test_a_forked_child_has_totals_of_its_own",
+    ),
+    Defect(
+        "health: a service that does not answer is healthy",
+        "volumes/volume_health.py",
+        "    error: S3kError | None = RequestTimeoutError(\n",
+        "    error: S3kError | None = None and RequestTimeoutError(\n",
+        f"{VOLUME_HEALTH}::test_a_service_that_does_not_answer_is_reported_in_time",
+    ),
+    Defect(
+        "health: a service that fails is asked again",
+        "backends/retrying/request_pipeline.py",
+        "ONE_ATTEMPT: Final = RetryPolicy(attempts=1)",
+        "ONE_ATTEMPT: Final = RetryPolicy(attempts=3, base=0.001)",
+        f"{VOLUME_HEALTH}::test_a_service_that_fails_is_reported_after_one_attempt",
+    ),
+    Defect(
+        "traces: paths without being asked",
+        "adapters/opentelemetry.py",
+        "str(raised) if self._paths else None",
+        "str(raised)",
+        "tests/observation/test_opentelemetry.py::test_paths_are_in_spans_only_on_request",
     ),
     Defect(
         "command line: a tail that reads the whole file",
