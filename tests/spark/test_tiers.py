@@ -67,6 +67,7 @@ async def _read_all(config: VolumeConfig) -> dict[str, bytes]:
         return {path: await fs.read(path) for path in FILES}
 
 
+@pytest.mark.slow
 def test_both_locations_are_checked_repaired_and_restored(
     spark: SparkSession, place: VolumeConfig
 ) -> None:
