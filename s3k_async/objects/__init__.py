@@ -8,6 +8,7 @@ from __future__ import annotations
 from s3k_async.attributes import Attributes
 from s3k_async.errors import MetadataNotFoundError, NameTooLongError, UploadNotFoundError
 from s3k_async.errors import PathExistsError as AlreadyExists
+from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.objects.local_bytes import BinarySource, BinaryTarget, Source, Target
 from s3k_async.objects.object_info import (
     NOW,
@@ -30,6 +31,7 @@ __all__ = [
     "BinarySource",
     "BinaryTarget",
     "BucketInfo",
+    "LifecycleRule",
     "MetadataNotFoundError",
     "NameTooLongError",
     "ObjectInfo",

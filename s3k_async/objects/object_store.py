@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,6 +31,7 @@ from s3k_async.files import multipart
 from s3k_async.files.edits import need_extents, need_range, write_range
 from s3k_async.files.file_ranges import read_spans
 from s3k_async.files.open_files import bytes_of
+from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.listing.file_pages import file_page
 from s3k_async.listing.listings import Listing, PagedIterator, list_pages, milliseconds
 from s3k_async.model import ROOT, ChangeResult, Content, Entry, FileStatus, status_of
@@ -173,6 +174,50 @@ class ObjectStore:
         if not statistics:
             return bucket_info(found)
         return await with_statistics(self._client, self._volume(), found)
+
+    # Lifecycle rules
+
+    @call
+    async def set_rule(
+        self,
+        bucket: str,
+        directory: str = "",
+        *,
+        expire_at: int | datetime | None = None,
+        expire_after: int | timedelta | None = None,
+        read_only_after: int | timedelta | None = None,
+    ) -> LifecycleRule:
+        """Set the lifecycle rule of a bucket, or of the objects whose keys begin with `directory`
+        and a `/`, in place of a former one. It applies to objects that are there, and that will be.
+
+        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
+        result is that of the directory. Raises InvalidArgumentError, UnsupportedError (a volume
+        without the feature `rules`).
+        """
+        return await self._client.set_rule(
+            await self._rule_path(bucket, directory),
+            expire_at=expire_at,
+            expire_after=expire_after,
+            read_only_after=read_only_after,
+        )
+
+    @call
+    async def remove_rule(self, bucket: str, directory: str = "") -> None:
+        """Remove the lifecycle rule of a bucket, or of a directory in it. Raises PathNotFoundError
+        (no such bucket or rule), UnsupportedError."""
+        await self._client.remove_rule(await self._rule_path(bucket, directory))
+
+    @call
+    async def rules(self, bucket: str) -> builtins.list[LifecycleRule]:
+        """The lifecycle rules of a bucket and of directories in it, by path. A rule of the root of
+        the volume, which may apply, too, is not among them. Raises UnsupportedError."""
+        path = bucket_path(bucket)
+        await self._need_bucket(path)
+        return [
+            each
+            for each in await self._client.rules()
+            if each.path == path or each.path.startswith(path + "/")
+        ]
 
     # Enumeration
 
@@ -786,6 +831,12 @@ class ObjectStore:
         )
         shown = tuple(object_info(status) for status in found[:limit])
         return ObjectPage(shown, shown[-1].key if len(found) > limit else None)
+
+    async def _rule_path(self, bucket: str, directory: str) -> str:
+        """The path of the directory of a rule, in a bucket that exists."""
+        path = bucket_path(bucket)
+        await self._need_bucket(path)
+        return self._path(bucket, directory) if directory else path
 
     async def _pages(self, bucket: str, prefix: str) -> AsyncIterator[builtins.list[ObjectInfo]]:
         after: str | None = ""

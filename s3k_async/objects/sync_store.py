@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.files import multipart
+from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.model import ChangeResult
 from s3k_async.objects.blocking_store import BlockingObjectStore
 from s3k_async.objects.local_bytes import Source, Target
@@ -62,6 +63,42 @@ class SyncObjectStore(BlockingObjectStore):
         latest modification, from a listing of all of them. In a volume with the feature `counters`
         number and size are those of its counter, and the time is not known."""
         return self._call(lambda objects: objects.bucket_info(bucket, statistics=statistics))
+
+    def set_rule(
+        self,
+        bucket: str,
+        directory: str = "",
+        *,
+        expire_at: int | datetime | None = None,
+        expire_after: int | timedelta | None = None,
+        read_only_after: int | timedelta | None = None,
+    ) -> LifecycleRule:
+        """Set the lifecycle rule of a bucket, or of the objects whose keys begin with `directory`
+        and a `/`, in place of a former one. It applies to objects that are there, and that will be.
+
+        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
+        result is that of the directory. Raises InvalidArgumentError, UnsupportedError (a volume
+        without the feature `rules`).
+        """
+        return self._call(
+            lambda objects: objects.set_rule(
+                bucket,
+                directory,
+                expire_at=expire_at,
+                expire_after=expire_after,
+                read_only_after=read_only_after,
+            )
+        )
+
+    def remove_rule(self, bucket: str, directory: str = "") -> None:
+        """Remove the lifecycle rule of a bucket, or of a directory in it. Raises PathNotFoundError
+        (no such bucket or rule), UnsupportedError."""
+        self._call(lambda objects: objects.remove_rule(bucket, directory))
+
+    def rules(self, bucket: str) -> builtins.list[LifecycleRule]:
+        """The lifecycle rules of a bucket and of directories in it, by path. A rule of the root of
+        the volume, which may apply, too, is not among them. Raises UnsupportedError."""
+        return self._call(lambda objects: objects.rules(bucket))
 
     def info(self, bucket: str, key: str) -> ObjectInfo:
         """An object."""

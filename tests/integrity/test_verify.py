@@ -326,7 +326,13 @@ async def test_what_changes_during_the_scans_is_not_reported(
 def test_every_problem_kind_is_provoked_by_some_test() -> None:
     marks = test_damage_is_found_and_nothing_is_written.pytestmark  # type: ignore[attr-defined]
     provoked = {kind for _, kinds in marks[0].args[1] for kind in kinds}
-    elsewhere = {"directory_cycle", "log_conflict", "orphan_data", "unreachable_entry"}
+    elsewhere = {
+        "copies_differ",
+        "directory_cycle",
+        "log_conflict",
+        "orphan_data",
+        "unreachable_entry",
+    }
     assert provoked | elsewhere == PROBLEMS
 
 

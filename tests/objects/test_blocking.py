@@ -18,6 +18,7 @@ from s3k_async.errors import (
     MetadataNotFoundError,
     PathExistsError,
     PathNotFoundError,
+    UnsupportedError,
 )
 from s3k_async.objects import Attributes, SyncObjectStore
 from tests.engines.volumes import volume_backends
@@ -31,6 +32,8 @@ def test_every_verb(sync_objects: SyncObjectStore, tmp_path: Path) -> None:
     objects = sync_objects
     assert repr(objects).startswith("<SyncObjectStore ")
     assert objects.storage_info().hot is None
+    with pytest.raises(UnsupportedError, match="--enable rules"):
+        objects.rules("b")
     assert objects.create_bucket("c", uid=3).uid == 3
     assert [bucket.name for bucket in objects.list_buckets()] == ["b", "c"]
     assert objects.create("b", "x/k", b"data", attributes=Attributes(mode=0o600)).size == 4
