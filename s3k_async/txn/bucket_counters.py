@@ -146,7 +146,7 @@ class BucketCounters:
     async def total(self, bucket: str) -> BucketTotal | None:
         """The total of a bucket; None if it has to be counted. What changes meanwhile may be in it
         or not, each transaction as a whole. Raises the errors of the table."""
-        counter_key = Key(_PREFIX + bucket, _COUNTER)
+        counter_key = _counter_key(bucket)
         for _ in range(ATTEMPTS):
             found: list[Item] = []
             async for page in query_all(self._items, counter_key.partition, limit=PAGE):
@@ -193,44 +193,49 @@ class BucketCounters:
             _LOG.info("the counter of bucket %s is left to others: %s", bucket, error)
         return is_done
 
-    async def _add_to_counter(self, bucket: str, journal: list[str]) -> bool:
-        partition, runtime = _PREFIX + bucket, self._runtime
+    async def _add_to_counter(self, bucket: str, journal: Sequence[str]) -> bool:
+        """Fold some journal items, those that another client has not folded. False after too many
+        conflicts with other clients."""
         if bucket not in self._seen:
-            self._seen[bucket] = await self._items.get(Key(partition, _COUNTER))
+            self._seen[bucket] = await self._items.get(_counter_key(bucket))
         for _ in range(ATTEMPTS):
-            counter = self._seen[bucket]
-            is_cleared = bucket in self._cleared and self._cleared[bucket] == _version(counter)
-            former = [] if is_cleared else _folded(counter)
-            # After the counter was read: an item that exists, and is not listed, is not in it.
-            wanted = [Key(partition, sort) for sort in (*journal, *former)]
-            found = await self._items.get_many(wanted)
-            await self._remove([Key(partition, sort) for sort in former], found)
-            new = set(journal).difference(_folded(counter))
-            fresh = [item for key, item in found.items() if key.sort in new]
-            if not fresh:
-                return True
-            before = BucketTotal() if counter is None else _total(counter)
-            changed = _item(bucket, _COUNTER, sum(map(_total, fresh), before), runtime.uuid())
-            sorts = [str(item[SORT]) for item in fresh]
             try:
-                await self._items.write(_counter_write(changed, sorts, counter))
+                return await self._add_once(bucket, journal)
             except ConditionFailedError as error:
                 self._seen[bucket] = error.current.get(0)
-                await runtime.sleep(runtime.uniform(0, PAUSE))
-                continue
             except TransactionConflictError:
-                await runtime.sleep(runtime.uniform(0, PAUSE))
-                continue
-            self._seen[bucket] = {**changed, _FOLDED: _SEPARATOR.join(sorts)}
-            await self._remove([Key(partition, sort) for sort in sorts], found)
-            self._cleared[bucket] = changed[OPERATION]
-            return True
+                pass
+            await self._runtime.sleep(self._runtime.uniform(0, PAUSE))
         return False
 
-    async def _remove(self, keys: Sequence[Key], found: Mapping[Key, Item]) -> None:
-        """Delete folded items, those that were found. Each belongs to one change for ever, so that
-        it does not matter who deletes it."""
-        left = [key for key in keys if key in found]
+    async def _add_once(self, bucket: str, journal: Sequence[str]) -> bool:
+        """As `_add_to_counter`, if the counter is as this client has seen it last. Raises
+        ConditionFailedError otherwise."""
+        counter = self._seen[bucket]
+        listed = _folded(counter)
+        is_cleared = bucket in self._cleared and self._cleared[bucket] == _version(counter)
+        former = [] if is_cleared else _keys(bucket, listed)
+        # After the counter was read: an item that exists, and is not listed, is not in it.
+        found = await self._items.get_many([*_keys(bucket, journal), *former])
+        await self._remove([key for key in former if key in found])
+        new = set(journal).difference(listed)
+        fresh = [item for key, item in found.items() if key.sort in new]
+        if not fresh:
+            return True
+        before = BucketTotal() if counter is None else _total(counter)
+        total = sum(map(_total, fresh), before)
+        changed = _item(bucket, _COUNTER, total, self._runtime.uuid())
+        sorts = [str(item[SORT]) for item in fresh]
+        await self._items.write(_counter_write(changed, sorts, counter))
+        self._seen[bucket] = {**changed, _FOLDED: _SEPARATOR.join(sorts)}
+        await self._remove(_keys(bucket, sorts))
+        self._cleared[bucket] = changed[OPERATION]
+        return True
+
+    async def _remove(self, keys: Sequence[Key]) -> None:
+        """Delete folded items. Each belongs to one change for ever, so that it does not matter who
+        deletes it. Raises TransactionConflictError."""
+        left = list(keys)
         while left:
             deletes = [Delete(key, Condition()) for key in left[:MAX_TRANSACTION]]
             try:
@@ -238,8 +243,6 @@ class BucketCounters:
             except ConditionFailedError as error:
                 gone = {deletes[place].key for place in error.current}
                 left = [key for key in left if key not in gone]
-            except TransactionConflictError:
-                await self._runtime.sleep(self._runtime.uniform(0, PAUSE))
             else:
                 left = left[MAX_TRANSACTION:]
 
@@ -257,6 +260,15 @@ def stale_mark(operation: str) -> Put:
 def is_counter_partition(partition: str) -> bool:
     """Whether a partition holds counters, journal items, or the mark."""
     return partition == _PARTITION or partition.startswith(_PREFIX)
+
+
+def _counter_key(bucket: str) -> Key:
+    return Key(_PREFIX + bucket, _COUNTER)
+
+
+def _keys(bucket: str, sorts: Sequence[str]) -> list[Key]:
+    """The keys of journal items."""
+    return [Key(_PREFIX + bucket, sort) for sort in sorts]
 
 
 def _item(bucket: str, sort: str, total: BucketTotal, operation: str) -> Item:

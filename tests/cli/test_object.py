@@ -135,3 +135,16 @@ def test_an_upload(cli: Cli, volume: str, filled: list[str], tmp_path: Path) -> 
     assert "uploads" in cli.fails(4, "object", "rb", "/b").errors
     cli.ok("object", "upload", "abort", volume, other["id"])
     assert cli.ok("object", "upload", "ls", "/b").out == ""
+
+
+def test_a_volume_with_counters(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics are those of the counter, which has no time of the latest modification."""
+    cli.ok("init", "./counted", "--enable", "counters")
+    monkeypatch.setenv("S3K_VOLUME", "./counted")
+    cli.ok("object", "mb", "/b")
+    for key in ("x", "d/y"):
+        cli.ok("put", "-", f"/b/{key}", stdin=b"data")
+    cli.ok("rm", "/b/x")
+    said = cli.ok("object", "info", "/b", "--json").json()
+    assert (said["objects"], said["bytes"], said["newest_ms"]) == (1, 4, None)
+    assert "another bucket" in cli.fails(1, "mv", "/b", "/c").errors

@@ -3128,22 +3128,22 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "counters: folded items that the next folding forgets",
         "txn/bucket_counters.py",
-        "former = [] if is_cleared else _folded(counter)",
-        "former = []",
+        "former = [] if is_cleared else _keys(bucket, listed)",
+        "former: list[Key] = []",
         f"{COUNTERS}::test_a_folding_that_is_interrupted_anywhere",
     ),
     Defect(
         "counters: items that are folded again",
         "txn/bucket_counters.py",
-        "set(journal).difference(_folded(counter))",
+        "set(journal).difference(listed)",
         "set(journal)",
         f"{COUNTERS}::test_what_another_client_has_folded_is_not_folded_again",
     ),
     Defect(
         "counters: items that are deleted before they are added",
         "txn/bucket_counters.py",
-        "            if not fresh:\n",
-        "            await self._remove(wanted, found)\n            if not fresh:\n",
+        "        if not fresh:\n",
+        "        await self._remove(list(found))\n        if not fresh:\n",
         f"{COUNTERS}::test_a_folding_that_is_interrupted_anywhere",
     ),
     Defect(
