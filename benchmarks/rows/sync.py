@@ -95,6 +95,8 @@ def _environment(place: Path, table: Engine, data: Engine) -> dict[str, str]:
                 f'table_endpoint = "{table.endpoint}"',
                 f'data_endpoint = "{data.endpoint}"',
                 f'region = "{data.region}"',
+                f'access_key_id = "{data.access_key}"',
+                f'secret_access_key = "{data.secret_key}"',
             ]
         )
     )
