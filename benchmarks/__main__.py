@@ -36,6 +36,7 @@ from benchmarks.rows import (
     spark,
     spark_embedded,
     startup,
+    sync,
     tables,
     trees,
 )
@@ -57,6 +58,7 @@ ALONE = {
     "layouts": layouts,
     "backends": backends,
     "objects": objects,
+    "sync": sync,
     "spark": spark,
     "spark_embedded": spark_embedded,
 }
@@ -76,6 +78,7 @@ ENGINES = (
     "layouts",
     "backends",
     "objects",
+    "sync",
     "spark",
     "spark_embedded",
 )
@@ -95,7 +98,7 @@ ROWS = (
     "engines",
     "libraries",
 )
-APART = ("layouts", "backends", "objects", "spark", "spark_embedded")
+APART = ("layouts", "backends", "objects", "sync", "spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
 
 from s3k_async._core.concurrency import gather, merge
 from s3k_async._native import Entries, Rows
+from s3k_async.model import Entry
 from s3k_async.table.keys import Directory, KeyScheme
 
 __all__ = ["in_order", "resume_in_order", "walk", "walk_in_order"]
@@ -20,6 +21,8 @@ STREAMS = 64
 time."""
 DIRECTORIES = 8
 """Concurrent listings of a walk."""
+AHEAD = 4
+"""Directories of one level that a walk in order reads ahead, one page of each."""
 
 _NOTHING = Rows([]).entries("none")
 
@@ -51,6 +54,16 @@ class _Stream:
         self._next: asyncio.Task[Entries | None] | None = None
         self.rest = _NOTHING
         self.ended = False
+
+    def start(self) -> None:
+        """Begin to read the first page."""
+        self._next = asyncio.create_task(self._read())
+
+    async def page(self) -> Entries | None:
+        """The next page; None at the end."""
+        await self.fill()
+        page, self.rest = self.rest, _NOTHING
+        return page or None
 
     async def fill(self) -> None:
         """Wait for a row, or the end."""
@@ -121,9 +134,24 @@ async def walk(reader: Reader, directory: Directory) -> AsyncGenerator[Entries, 
 class _Level:
     """A directory whose children are being returned: those up to `place` of `page` were."""
 
-    pages: AsyncGenerator[Entries, None]
-    page: Entries
+    stream: _Stream
+    page: Entries = field(default_factory=lambda: _NOTHING)
     place: int = 0
+    opened: dict[int, _Stream] = field(default_factory=dict)
+    """Directories of the page that are read ahead, by their places in it."""
+
+    def read_ahead(self, start: int, below: Callable[[Entry], _Stream]) -> None:
+        """Begin to read the next directories of the page, from a place on."""
+        place = self.page.next_directory(max([start, *(each + 1 for each in self.opened)]))
+        while place is not None and len(self.opened) < AHEAD:
+            self.opened[place] = below(self.page[place])
+            self.opened[place].start()
+            place = self.page.next_directory(place + 1)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        for stream in (*self.opened.values(), self.stream):
+            await stream.close()
 
 
 def walk_in_order(reader: OrderedReader, directory: Directory) -> AsyncGenerator[Entries, None]:
@@ -131,7 +159,8 @@ def walk_in_order(reader: OrderedReader, directory: Directory) -> AsyncGenerator
     followed by its content.
 
     The directory itself is excluded and not checked; reservations are included. The listings of all
-    ancestors of the current directory are open, with a few pages of each in memory.
+    ancestors of the current directory are open, and those of a few that follow, with a few pages of
+    each in memory.
     """
     return resume_in_order(reader, [(directory, "")])
 
@@ -140,17 +169,23 @@ async def resume_in_order(
     reader: OrderedReader, levels: Sequence[tuple[Directory, str]], *, rows: int | None = None
 ) -> AsyncGenerator[Entries, None]:
     """The rest of a walk in order, from a place in it: the directories above that place, topmost
-    first, each with the name after which its children follow. `rows`: about as many are needed;
-    None: all."""
+    first, each with the name after which its children follow. `rows`: about as many are needed, and
+    nothing is read ahead; None: all."""
+    ahead = rows is None
+
+    def below(entry: Entry) -> _Stream:
+        directory = reader.keys.directory(entry)
+        return _Stream(reader.children_in_order(directory, rows=rows), ahead=ahead)
+
     stack = [
-        _Level(reader.children_in_order(directory, after=after, rows=rows), _NOTHING)
+        _Level(_Stream(reader.children_in_order(directory, after=after, rows=rows), ahead=ahead))
         for directory, after in levels
     ]
     try:
         while stack:
             top = stack[-1]
             if top.place >= len(top.page):
-                page = await anext(top.pages, None)
+                page = await top.stream.page()
                 if page is None:
                     stack.pop()
                 else:
@@ -160,9 +195,13 @@ async def resume_in_order(
             end = len(top.page) if found is None else found + 1
             yield top.page[top.place : end]
             top.place = end
-            if found is not None:
-                below = reader.keys.directory(top.page[found])
-                stack.append(_Level(reader.children_in_order(below, rows=rows), _NOTHING))
+            if found is None:
+                continue
+            opened = found in top.opened
+            stack.append(_Level(top.opened.pop(found) if opened else below(top.page[found])))
+            if ahead:
+                top.read_ahead(found + 1, below)
     finally:
-        for left in reversed(stack):
-            await left.pages.aclose()
+        with anyio.CancelScope(shield=True):
+            for left in reversed(stack):
+                await left.close()

@@ -3,6 +3,7 @@ synchronization, and import. docs/sync.md describes them."""
 
 from __future__ import annotations
 
+from s3k_async.bulk.file_writes import NewFile
 from s3k_async.listing.selection import Selection
 from s3k_async.trees.adopted_objects import adopt_tree
 from s3k_async.trees.bucket_tree import BucketTree, open_bucket
@@ -13,7 +14,15 @@ from s3k_async.trees.comparison import (
     TreeComparison,
 )
 from s3k_async.trees.directory_tree import DirectoryTree
-from s3k_async.trees.file_tree import FileTree, TreeEntry, TreePlace, TreeTarget
+from s3k_async.trees.file_tree import (
+    FailedFile,
+    FileTree,
+    Skipped,
+    TreeEntry,
+    TreePlace,
+    TreeTarget,
+    WrittenFile,
+)
 from s3k_async.trees.listing_tree import ListingTree
 from s3k_async.trees.synchronization import (
     Change,
@@ -32,9 +41,12 @@ __all__ = [
     "Difference",
     "DifferenceKind",
     "DirectoryTree",
+    "FailedFile",
     "FileTree",
     "ListingTree",
+    "NewFile",
     "Selection",
+    "Skipped",
     "SyncOptions",
     "SyncResult",
     "TreeComparison",
@@ -42,6 +54,7 @@ __all__ = [
     "TreePlace",
     "TreeTarget",
     "VolumeTree",
+    "WrittenFile",
     "adopt_tree",
     "open_bucket",
     "synchronize",

@@ -115,7 +115,12 @@ class TreeComparison:
         self.skipped[name] = error
 
     async def _compared(self, window: list[_Pair]) -> list[Difference]:
-        kinds = await gather(self._kind, window, limit=READS)
+        kinds = [self._kind(left, right) for left, right in window]
+        if self.rule == "checksum":
+            same = [at for at, kind in enumerate(kinds) if kind is None and _are_files(window[at])]
+            contents = await gather(self._content, [window[at] for at in same], limit=READS)
+            for at, kind in zip(same, contents, strict=True):
+                kinds[at] = kind
         found = []
         for (left, right), kind in zip(window, kinds, strict=True):
             either = left or right
@@ -125,8 +130,8 @@ class TreeComparison:
                 found.append(Difference(either.path, kind, left, right))
         return found
 
-    async def _kind(self, pair: _Pair) -> DifferenceKind | None:
-        left, right = pair
+    def _kind(self, left: TreeEntry | None, right: TreeEntry | None) -> DifferenceKind | None:
+        """The difference of two entries, apart from content."""
         if left is None or right is None:
             either = left or right
             assert either is not None
@@ -139,22 +144,28 @@ class TreeComparison:
         if left.is_dir:
             return None
         if self.equal is not None:
-            equal = self.equal(left, right)
-            self.same += equal
-            return None if equal else "content"
-        if left.size != right.size:
-            return "size"
-        if self.rule == "time" and _is_newer(left, right):
-            return "time"
+            kind: DifferenceKind | None = None if self.equal(left, right) else "content"
+        elif left.size != right.size:
+            kind = "size"
+        else:
+            kind = "time" if self.rule == "time" and _is_newer(left, right) else None
+        self.same += kind is None and self.rule != "checksum"
+        return kind
+
+    async def _content(self, pair: _Pair) -> DifferenceKind | None:
+        """The difference in content of two files of one size."""
+        left, right = pair
+        assert left is not None
+        assert right is not None
         try:
-            if self.rule == "checksum" and not await self._is_same(left, right):
+            if not await self._is_same(left, right):
                 return "content"
         except S3kError as error:
             if is_hopeless(error) or isinstance(error, UnsupportedError):
                 raise
             self.skipped[self.left.full_name(left.path)] = error
-            return None
-        self.same += 1
+        else:
+            self.same += 1
         return None
 
     async def _is_same(self, left: TreeEntry, right: TreeEntry) -> bool:
@@ -169,6 +180,10 @@ class TreeComparison:
         if self.right.is_local and await _has_etag(self.right, right, left.etag):
             return True
         return await _checksum(self.left, left) == await _checksum(self.right, right)
+
+
+def _are_files(pair: _Pair) -> bool:
+    return all(side is not None and not side.is_dir for side in pair)
 
 
 def _is_newer(left: TreeEntry, right: TreeEntry) -> bool:

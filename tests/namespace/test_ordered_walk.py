@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from s3k_async._native import Entries
 from s3k_async.errors import ThrottledError
 from s3k_async.model import Entry
-from s3k_async.namespace.ordered_walk import in_order, resume_in_order, walk_in_order
+from s3k_async.namespace.ordered_walk import AHEAD, in_order, resume_in_order, walk_in_order
 from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import Directory, KeyScheme
 
@@ -176,6 +177,56 @@ def test_a_walk_resumes_after_a_path(lists: list[list[str]], after: list[str], s
     last = _key(above[-1])
     assert asyncio.run(told()) == [path for path in _in_order(list(paths)) if _key(path) > last]
     assert reader.open == 0
+
+
+class Listings:
+    """A directory of eight empty ones; reading `/5` fails."""
+
+    keys = KEYS
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    async def children_in_order(
+        self, directory: Directory, *, after: str = "", rows: int | None = None
+    ) -> AsyncGenerator[Entries, None]:
+        assert (after, rows) in (("", None), ("", 1))
+        self.begun.append(directory.path)
+        if directory.path == "/5":
+            raise ThrottledError("too many requests", path="/5")
+        yield _page([f"/{number}" for number in range(8)] if directory.path == "/" else [])
+
+
+async def test_some_directories_are_read_ahead() -> None:
+    reader, found = Listings(), list[str]()
+    async with aclosing(walk_in_order(reader, Directory.at("/"))) as walk:
+        async for page in walk:
+            found += page.paths()
+            await asyncio.sleep(0)
+            if found[-1] == "/1":
+                assert reader.begun == ["/", *(f"/{number}" for number in range(1 + AHEAD))]
+                break
+
+
+async def test_an_error_of_a_directory_that_is_read_ahead_is_raised_in_its_turn() -> None:
+    found: list[str] = []
+
+    async def read() -> None:
+        async for page in walk_in_order(Listings(), Directory.at("/")):
+            found.extend(page.paths())
+
+    with pytest.raises(ThrottledError):
+        await read()
+    assert found == [f"/{number}" for number in range(6)]
+
+
+async def test_nothing_is_read_ahead_for_a_few_rows() -> None:
+    reader = Listings()
+    async with aclosing(resume_in_order(reader, [(Directory.at("/"), "")], rows=1)) as walk:
+        async for page in walk:
+            if page.paths() == ["/1"]:
+                break
+    assert reader.begun == ["/", "/0"]
 
 
 async def test_a_walk_that_is_left_closes_its_listings() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs
+from s3k_async.model import LayoutName
 from s3k_async.trees import DirectoryTree, FileTree, VolumeTree, open_bucket
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -38,15 +39,15 @@ class Grove:
     directory: Path
     stack: AsyncExitStack
 
-    async def client(self) -> S3kClient:
-        config = memory_config()
+    async def client(self, layout: LayoutName = "path") -> S3kClient:
+        config = memory_config(layout=layout)
         await init_volume(config)
         return await self.stack.enter_async_context(S3kClient(config=config))
 
     async def tree(self, kind: str, files: Files | None = None) -> FileTree:
         """A tree with these files; None: one without a root."""
-        if kind == "volume":
-            client = await self.client()
+        if kind in ("volume", "volume of layout tree"):
+            client = await self.client("path" if kind == "volume" else "tree")
             if files is not None:
                 await client.makedirs("/top")
                 await client.write_many([(f"/top/{path}", data) for path, data in files.items()])

@@ -49,8 +49,8 @@ OLD = 1_600_000_000_000
 """A modification time, epoch milliseconds."""
 
 
-@pytest.mark.parametrize("target", ["volume", "directory"])
-@pytest.mark.parametrize("source", ["volume", "directory", "bucket"])
+@pytest.mark.parametrize("target", ["volume", "volume of layout tree", "directory"])
+@pytest.mark.parametrize("source", ["volume", "volume of layout tree", "directory", "bucket"])
 async def test_every_pair_of_trees(
     grove: Grove, source: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +108,7 @@ async def test_a_change_of_the_source_is_copied(grove: Grove, source: str) -> No
     assert await content(right) == {"a": b"2", "b": b"1"}
 
 
-@pytest.mark.parametrize("target", ["volume", "directory"])
+@pytest.mark.parametrize("target", ["volume", "volume of layout tree", "directory"])
 async def test_delete(grove: Grove, target: str) -> None:
     surplus = {"dir/deep/old": b"", "gone/x/y": b"1", "gone/x2": b"2", "z": b"3"}
     left = await grove.tree("directory", FILES)
@@ -130,7 +130,7 @@ async def test_delete(grove: Grove, target: str) -> None:
     assert await names(right) == await names(left)
 
 
-@pytest.mark.parametrize("target", ["volume", "directory"])
+@pytest.mark.parametrize("target", ["volume", "volume of layout tree", "directory"])
 async def test_another_kind_at_a_path(grove: Grove, target: str) -> None:
     left = await grove.tree("directory", {"a": b"file", "b/c/d": b"deep", "e": b"e"})
     right = await grove.tree(target, {"a/below/x": b"1", "b": b"file"})
@@ -159,6 +159,37 @@ async def test_a_source_without_files_deletes_nothing(grove: Grove, source: str)
     done = await synchronize(left, right, SyncOptions(delete=True, force=True))
     assert done.deleted == len(FILES)
     assert await names(right) == []
+
+
+async def test_a_second_run_only_lists(grove: Grove) -> None:
+    """No request to the data or the log, and none that changes the table."""
+    left, right = await grove.tree("volume", FILES), await grove.tree("volume", FILES)
+    assert isinstance(left, VolumeTree)
+    assert isinstance(right, VolumeTree)
+    await synchronize(left, right)
+    for options in (SyncOptions(), SyncOptions("checksum", delete=True)):
+        with left.client.count() as listed, right.client.count() as compared:
+            await synchronize(left, right, options)
+        for counted in (listed, compared):
+            counts = counted.requests.counts
+            assert {each.part for each in counts} == {"table"}
+            assert {each.operation for each in counts} <= {"Query", "GetItem", "BatchGetItem"}
+
+
+async def test_attributes_are_kept_between_volumes(grove: Grove) -> None:
+    left, right = await grove.tree("volume", {"dir/a": b"1"}), await grove.tree("volume")
+    assert isinstance(left, VolumeTree)
+    assert isinstance(right, VolumeTree)
+    for path in ("dir", "dir/a"):
+        metadata = {"of": path.encode()}
+        await left.client.set_attributes(f"/top/{path}", mode=0o750, metadata=metadata)
+    await synchronize(left, right)
+    for path in ("dir", "dir/a"):
+        status = await right.client.stat(f"/top/{path}")
+        assert (status.attributes.mode, status.attributes.metadata) == (
+            0o750,
+            {"of": path.encode()},
+        )
 
 
 @pytest.mark.parametrize("source", ["directory", "volume", "bucket"])

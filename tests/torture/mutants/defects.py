@@ -3202,4 +3202,11 @@ DEFECTS: tuple[Defect, ...] = (
         "            pass\n",
         f"{COUNTERS}::test_a_client_that_closes_folds_its_journal",
     ),
+    Defect(
+        "walk in order: everything is read ahead",
+        "namespace/ordered_walk.py",
+        "        while place is not None and len(self.opened) < AHEAD:",
+        "        while place is not None:",
+        "tests/namespace/test_ordered_walk.py::test_some_directories_are_read_ahead",
+    ),
 )
