@@ -73,6 +73,8 @@ class NewFile:
     """What is copied to the path, in messages."""
     attributes: Attributes | None = None
     """Its attributes; None: a file that is replaced keeps its own."""
+    mtime_ms: int | None = None
+    """Its modification time; None is now."""
 
 
 async def write_many(
@@ -206,7 +208,7 @@ class _Load:
             else:
                 uploads[file.path] = content
                 # now, while other uploads wait for the service
-                batch.add(target, content, _stored(file.attributes))
+                batch.add(target, content, _stored(file.attributes), mtime_ms=file.mtime_ms)
 
         await run_all(upload, await self._targets(named), limit=UPLOADS)
         lost = await self._publish(batch, named, uploads)
@@ -266,6 +268,7 @@ class _Load:
                     file.upload,
                     overwrite=self.overwrite,
                     attributes=file.attributes,
+                    mtime_ms=file.mtime_ms,
                 )
                 size = entry.size
         except S3kError as error:

@@ -135,7 +135,7 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
             failures.append((path, BusyError(busy, path=path)))
     if failures:
         raise PartialFailureError(
-            "not all data could be deleted; repeat the call", path=path, failures=failures
+            "not all data could be deleted; s3k gc deletes the rest", path=path, failures=failures
         )
     size = sum(verdict.blob.size for verdict in verdicts)
     return ChangeResult(sum(map(bool, found)), 0, size)
@@ -160,7 +160,9 @@ def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]
 
 def _undecided(path: str) -> BusyError:
     return BusyError(
-        "an operation on the file is pending in the log: s3k fsck repair decides it", path=path
+        "its deletion is pending in the log, since a client was interrupted: s3k fsck repair "
+        "completes it, then repeat the call",
+        path=path,
     )
 
 

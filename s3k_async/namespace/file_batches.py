@@ -149,18 +149,24 @@ class FileBatch:
     undecided: dict[str, _Publication] = field(default_factory=dict)
     """By path: files created below directories that are being removed, not yet handled."""
 
-    def add(self, target: WriteTarget, content: Content, attributes: str | None = None) -> None:
-        """Add a file whose data has just been uploaded: its modification time is now.
-        `attributes`: in their stored form; None: a file that is replaced keeps its own."""
+    def add(
+        self,
+        target: WriteTarget,
+        content: Content,
+        attributes: str | None = None,
+        *,
+        mtime_ms: int | None = None,
+    ) -> None:
+        """Add a file whose data has just been uploaded. `attributes`: in their stored form; None: a
+        file that is replaced keeps its own. `mtime_ms`: its modification time; None is now."""
         store, path, current = self.store, target.path, target.current
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
             return
         parent = None if target.chain is None else target.chain.parent
         base = current or store.new_file(path, target.object_id, parent)
-        changed = base.with_content(
-            content, mtime_ms=store.runtime.now_ms(), operation=store.runtime.uuid()
-        )
+        modified = store.runtime.now_ms() if mtime_ms is None else mtime_ms
+        changed = base.with_content(content, mtime_ms=modified, operation=store.runtime.uuid())
         entry = replace(changed, pending="") if changed.pending else changed
         if attributes is not None:
             entry = replace(entry, attributes=self._attributes(attributes, path, current))

@@ -56,6 +56,9 @@ WRITING = (
     "discard_staged, 10 files that were staged before",
     "copy a file",
     "list, recursive, 3 directories",
+    "delete a file, `permanently`",
+    "versions, of 1 deleted file",
+    "undelete a file",
 )
 """Scenes that together need all that a writer needs."""
 TRASH = (
