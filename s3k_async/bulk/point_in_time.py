@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import anyio.to_thread
 
 from s3k_async._core.concurrency import gather, run_all
-from s3k_async.bulk.file_versions import LOOKS, has_data, read_log, require_visible
+from s3k_async.bulk.file_versions import LOOKS, has_data, read_log
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.bulk.undeletion import bring_back_many, kept_attributes, replace_by
@@ -87,7 +87,7 @@ async def restore_to(
     were created later."""
     if not dry_run:
         volume.store.require_writable(path)
-    await require_visible(volume, path)
+    volume.store.access.require_superuser("restore a subtree to an earlier time", path)
     log = await read_log(volume, path)
     try:
         past = PastTree(log, volume.store, path, time_ms)

@@ -235,12 +235,19 @@ class _DeletedFile:
 async def _deleted_below(volume: Volume, path: str, since_ms: int | None) -> list[_DeletedFile]:
     """Of each path below a directory, the file that was deleted there last."""
     histories = await histories_at(volume, path, below=True)
+    access = volume.store.access
+
+    def may_see(entry: Entry) -> bool:
+        # The modes of the directories that are gone are not known.
+        return not access.is_enforced or access.of(entry).is_owner(access.identity)
 
     def newest() -> list[_DeletedFile]:
         found: dict[str, _DeletedFile] = {}
         for deleted in filter(None, map(_deleted, histories)):
             place = deleted.entry.path
             if not is_below(place, path) or (since_ms is not None and deleted.when_ms < since_ms):
+                continue
+            if not may_see(deleted.entry):
                 continue
             if place not in found or found[place].when_ms < deleted.when_ms:
                 found[place] = deleted

@@ -341,8 +341,11 @@ async def test_permissions(layout: LayoutName) -> None:
         await root.write("/open/secret", b"s", attributes=Attributes(mode=0o600))
         await root.write("/open/shared", b"p", attributes=Attributes(mode=0o644))
         await root.write("/closed/f", b"c", attributes=Attributes(mode=0o644))
+        await root.write("/open/private/f", b"i", attributes=Attributes(mode=0o644))
+        await root.set_attributes("/open/private", mode=0o700)
         for path in ("/open/secret", "/open/shared", "/closed/f"):
             await root.delete(path)
+        await root.delete("/open/private", recursive=True, wait=True)
         versions = await root.versions("/closed/f")
     async with S3kClient(config=_as_user(config, 7)) as fs:
         assert len(await fs.versions("/open/secret")) == 1
@@ -356,11 +359,26 @@ async def test_permissions(layout: LayoutName) -> None:
         ):
             with pytest.raises(PermissionDeniedError):
                 await call
+        with pytest.raises(PermissionDeniedError):
+            await fs.restore("/", 1)
+        assert await fs.versions("/open/private/f") == []  # the directory is gone
+        with pytest.raises(PathNotFoundError):
+            await fs.undelete("/open/private/f")
+        with pytest.raises(PathNotFoundError):
+            await fs.undelete("/open/private", recursive=True)
+        with pytest.raises(PermissionDeniedError):
+            await fs.delete("/open/private/f", permanently=True)
+        await fs.write("/open/mine/f", b"m")
+        await fs.delete("/open/mine", recursive=True, wait=True)
+        assert len(await fs.versions("/open/mine/f")) == 1
+        await fs.undelete("/open/mine", recursive=True)
+        assert await fs.read("/open/mine/f") == b"m"
         await fs.undelete("/open/shared")
         status = await fs.stat("/open/shared")
         assert (status.attributes.uid, status.attributes.mode) == (7, 0o644)
 
 
+@volume_backends("memory")
 def test_the_blocking_client(sync_fs: S3kSyncClient) -> None:
     sync_fs.write("/d/f", b"1")
     sync_fs.delete("/d/f")
