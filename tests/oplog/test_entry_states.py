@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from s3k_async.model import Entry, Operation
+from s3k_async.model import Entry, Operation, OperationKind
 from s3k_async.oplog.entries import LogRecord, LogState
 from s3k_async.oplog.entry_states import history_of
 from s3k_async.oplog.log_size import measure_log
@@ -16,7 +16,7 @@ NEXT = PUBLISHED.with_content(CONTENT, mtime_ms=5000, operation="third")
 def record(
     before: Entry | None, after: Entry | None, time_ms: int, state: LogState = "committed"
 ) -> LogRecord:
-    kind = "delete" if after is None else "update"
+    kind: OperationKind = "delete" if after is None else "update"
     version = after.version if after is not None else before.version + 1 if before else 0
     operation = Operation(f"op-{time_ms}", kind, OBJECT, version, time_ms, before, after)
     return LogRecord(operation, state)
