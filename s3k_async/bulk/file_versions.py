@@ -26,11 +26,12 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.integrity.sorted_log import SortedLog, unreadable
-from s3k_async.model import Entry, OperationKind
+from s3k_async.model import ROOT, Entry, OperationKind
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import is_id
 from s3k_async.oplog.entry_states import EntryState, ObjectHistory, history_of
 from s3k_async.oplog.log_reader import LogReader
+from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.volumes.volume import Volume
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "list_versions",
     "log_of",
     "logged_versions",
+    "may_see",
     "read_log",
     "require_visible",
 ]
@@ -158,7 +160,11 @@ async def logged_versions(volume: Volume, path: str, version: str = "") -> list[
     if current is not None and not any(each.state == "current" for each in found):
         # The record of the last operation is pending, or is missing.
         found.append(LoggedVersion(current, "current", "", current.mtime_ms, None))
-    found = [each for each in found if not version or each.id == version]
+    found = [
+        each
+        for each in found
+        if (not version or each.id == version) and await may_see(volume, each.entry)
+    ]
     found = await _with_trash(volume, path, found)
     return sorted(found, key=_newest_first)
 
@@ -217,10 +223,20 @@ async def require_visible(volume: Volume, path: str) -> Entry | None:
     store = volume.store
     current = await store.get(path)
     if store.access.is_enforced:
-        chain = await store.layout.chain(path)
-        above = [entry for _, entry in chain[:-1] if entry is not None and entry.is_dir]
-        store.access.require_listable(above[-1])
+        above = (await store.layout.chain(path))[:-1] or [(ROOT, ROOT_ENTRY)]
+        there = [entry for _, entry in above if entry is not None and entry.is_dir]
+        store.access.require_listable(there[-1])
     return current
+
+
+async def may_see(volume: Volume, entry: Entry) -> bool:
+    """Whether the identity may see a former version in a directory that it may list. If that is not
+    there any more, or is a newer one, its mode is not known, and only the owner of the file may."""
+    access = volume.store.access
+    if not access.is_enforced or access.of(entry).is_owner(access.identity):
+        return True
+    parent = await volume.store.get(_native.split(entry.path)[0])
+    return parent is not None and parent.is_dir and parent.ctime <= entry.ctime
 
 
 async def has_data(volume: Volume, entry: Entry) -> bool:

@@ -14,10 +14,10 @@ from typing import Final, Literal, TypeAlias
 import anyio.to_thread
 
 from s3k_async._core.concurrency import gather, run_all
-from s3k_async.bulk.file_versions import LOOKS, has_data, read_log, require_visible
+from s3k_async.bulk.file_versions import LOOKS, has_data, read_log
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
-from s3k_async.bulk.undeletion import FILES, bring_back, kept_attributes, replace_by
+from s3k_async.bulk.undeletion import bring_back_many, kept_attributes, replace_by
 from s3k_async.errors import PathNotFoundError, PermissionDeniedError
 from s3k_async.listing.listings import Listing
 from s3k_async.model import ROOT, ChangeResult, Entry, TrashItem
@@ -31,6 +31,8 @@ PastChangeKind: TypeAlias = Literal[
 """`restore_directory`: from the trash, with everything below it. `create`, `replace`: a file gets
 the content of that time. `delete`: a file that was created later. `none`: the state of that time
 cannot be recovered."""
+FILES: Final = 16
+"""Files that are replaced, or deleted, at the same time."""
 _COLLECTED: Final = "its data does not exist any more"
 
 
@@ -85,7 +87,7 @@ async def restore_to(
     were created later."""
     if not dry_run:
         volume.store.require_writable(path)
-    await require_visible(volume, path)
+    volume.store.access.require_superuser("restore a subtree to an earlier time", path)
     log = await read_log(volume, path)
     try:
         past = PastTree(log, volume.store, path, time_ms)
@@ -254,8 +256,6 @@ async def _apply(
                 tally.add(seen)
             elif past is not None and seen is not None:
                 tally.add(await replace_by(volume, past, seen))
-            elif past is not None:
-                tally.add(await bring_back(volume, past, past.path))
 
     def of(*kinds: PastChangeKind) -> list[_Difference]:
         return [each for each in found if each.change.kind in kinds]
@@ -264,6 +264,13 @@ async def _apply(
         await directory(trashed)
     for made in of("create_directory"):
         await directory(made)
-    await run_all(file, of("create", "replace"), limit=FILES)
+    created = [each.past for each in of("create") if each.past is not None]
+    await bring_back_many(
+        volume,
+        [(past, past.path) for past in created],
+        lambda path, size: tally.count(ChangeResult(1, 0, size), path),
+        lambda path, error: tally.failures.append((path, error)),
+    )
+    await run_all(file, of("replace"), limit=FILES)
     await run_all(file, of("delete"), limit=FILES)
     return tally.result

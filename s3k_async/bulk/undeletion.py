@@ -8,12 +8,13 @@ moment, either leaves the copy nothing to read, or finds a young object
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import anyio.to_thread
 
-from s3k_async._core.concurrency import run_all
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.file_versions import (
     has_data,
@@ -21,6 +22,7 @@ from s3k_async.bulk.file_versions import (
     logged_versions,
     require_visible,
 )
+from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally, is_below, publish_new
 from s3k_async.errors import (
     ConflictError,
@@ -34,13 +36,11 @@ from s3k_async.files.file_ranges import require_readable
 from s3k_async.files.open_files import drop_unpublished
 from s3k_async.model import ChangeResult, Content, Entry, TrashItem
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.oplog.entry_states import EntryState
+from s3k_async.oplog.entry_states import ObjectHistory
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["bring_back", "kept_attributes", "replace_by", "undelete", "undelete_tree"]
+__all__ = ["bring_back_many", "kept_attributes", "replace_by", "undelete", "undelete_tree"]
 
-FILES: Final = 16
-"""Files that are brought back at the same time."""
 _BROUGHT_BACK: Final = frozenset({"deleted", "overwritten", "trash"})
 """States of the versions from which one is chosen. A file that was moved is not lost."""
 
@@ -64,18 +64,45 @@ async def bring_back(volume: Volume, entry: Entry, target: str) -> Entry:
     """Create a file from a former version of one: with its content, checksum, attributes and
     modification time. Raises PathExistsError, DataMissingError (collected by now), and as a write.
     """
-
-    async def copy(at: WriteTarget) -> Content:
-        return await _copied(volume, entry, at)
-
-    require_readable(volume.store, entry)
     return await publish_new(
         volume,
         target,
-        copy,
+        partial(_copied, volume, entry),
         overwrite=False,
         attributes=kept_attributes(volume, entry),
         mtime_ms=entry.mtime_ms,
+    )
+
+
+async def bring_back_many(
+    volume: Volume,
+    wanted: Iterable[tuple[Entry, str]],
+    done: Callable[[str, int], object],
+    failed: Callable[[str, S3kError], object],
+) -> None:
+    """As `bring_back`, many versions at different paths, a hundred entries in a request. One of
+    `done`, with the path and the size, and `failed` is called for each."""
+    is_streamed = not volume.storage.blobs.can_copy_from(volume.storage.blobs)
+
+    def new_file(entry: Entry, place: str) -> NewFile:
+        async def alone() -> int:
+            return (await bring_back(volume, entry, place)).size
+
+        return NewFile(
+            place,
+            entry.size if is_streamed else 0,
+            partial(_copied, volume, entry),
+            alone if entry.size >= LARGE else None,
+            attributes=kept_attributes(volume, entry),
+            mtime_ms=entry.mtime_ms,
+        )
+
+    await write_files(
+        volume,
+        (new_file(entry, place) for entry, place in wanted),
+        overwrite=False,
+        done=lambda file, size: done(file.path, size),
+        failed=lambda file, error: failed(file.path, error),
     )
 
 
@@ -83,19 +110,14 @@ async def replace_by(volume: Volume, entry: Entry, seen: Entry) -> Entry:
     """Give a file the content and attributes of a former version, if it is still as it was seen.
     Raises ConflictError, and as `bring_back`."""
     store = volume.store
-    require_readable(store, entry)
     at = await store.prepare_existing(seen.path)
     if at.current is None or (at.current.id, at.current.version) != (seen.id, seen.version):
         raise ConflictError("the file was changed meanwhile; it was left as it is", path=seen.path)
     content = await _copied(volume, entry, at)
-    attributes = kept_attributes(volume, entry)
+    kept = kept_attributes(volume, entry) or Attributes()
+    stored = kept.to_json() if volume.record.attributes else None
     try:
-        return await store.publish(
-            at,
-            content,
-            mtime_ms=entry.mtime_ms,
-            attributes=None if attributes is None else attributes.to_json(),
-        )
+        return await store.publish(at, content, mtime_ms=entry.mtime_ms, attributes=stored)
     except S3kError as error:
         await drop_unpublished(volume.storage, content.physical, error)
         raise
@@ -125,17 +147,25 @@ async def undelete_tree(
     if not wanted:
         raise await _nothing_at(volume, path, "", recursive=True)
 
-    async def one(deleted: _DeletedFile) -> None:
-        place = target.rstrip("/") + deleted.entry.path[len(path.rstrip("/")) :]
-        with tally.noting(place):
-            if await store.get(place) is None:
-                tally.add(await bring_back(volume, deleted.entry, place))
+    def done(place: str, size: int) -> None:
+        tally.count(ChangeResult(1, 0, size), place)
 
-    await run_all(one, wanted, limit=FILES)
+    def failed(place: str, error: S3kError) -> None:
+        if not isinstance(error, PathExistsError | IsDirectoryError):  # else it is not free
+            tally.failures.append((place, error))
+
+    start = len(path.rstrip("/"))
+    places = [
+        (each.entry, target.rstrip("/") + each.entry.path[start:])
+        for each in wanted
+        if not (each.is_pending and await _exists(volume, each.entry))
+    ]
+    await bring_back_many(volume, places, done, failed)
     return tally.result
 
 
 async def _copied(volume: Volume, entry: Entry, at: WriteTarget) -> Content:
+    require_readable(volume.store, entry)
     try:
         return await volume.storage.copy_from(volume.storage, entry.content, at.object_id)
     except DataMissingError as error:
@@ -153,6 +183,11 @@ def kept_attributes(volume: Volume, entry: Entry) -> Attributes | None:
     if volume.store.access.is_enforced:
         attributes = replace(attributes, uid=None, gid=None)
     return attributes
+
+
+async def _exists(volume: Volume, entry: Entry) -> bool:
+    there = await volume.store.get(entry.path)
+    return there is not None and there.id == entry.id
 
 
 async def _require_free(volume: Volume, target: str) -> None:
@@ -191,29 +226,42 @@ async def _trashed(volume: Volume, path: str, since_ms: int | None) -> TrashItem
 @dataclass(frozen=True, slots=True)
 class _DeletedFile:
     entry: Entry
-    deleted_ms: int
+    when_ms: int
+    """When it was deleted."""
+    is_pending: bool = False
+    """Whether only the table shows that the deletion took effect: its client has died."""
 
 
 async def _deleted_below(volume: Volume, path: str, since_ms: int | None) -> list[_DeletedFile]:
     """Of each path below a directory, the file that was deleted there last."""
     histories = await histories_at(volume, path, below=True)
+    access = volume.store.access
+
+    def may_see(entry: Entry) -> bool:
+        # The modes of the directories that are gone are not known.
+        return not access.is_enforced or access.of(entry).is_owner(access.identity)
 
     def newest() -> list[_DeletedFile]:
         found: dict[str, _DeletedFile] = {}
-        for history in histories:
-            last = history.states[-1]
-            if not (_is_deleted_file(last) and is_below(last.entry.path, path)):
+        for deleted in filter(None, map(_deleted, histories)):
+            place = deleted.entry.path
+            if not is_below(place, path) or (since_ms is not None and deleted.when_ms < since_ms):
                 continue
-            deleted = _DeletedFile(last.entry, last.until_ms or 0)
-            other = found.get(last.entry.path)
-            if (since_ms is None or deleted.deleted_ms >= since_ms) and (
-                other is None or other.deleted_ms < deleted.deleted_ms
-            ):
-                found[last.entry.path] = deleted
+            if not may_see(deleted.entry):
+                continue
+            if place not in found or found[place].when_ms < deleted.when_ms:
+                found[place] = deleted
         return [found[place] for place in sorted(found)]
 
     return await anyio.to_thread.run_sync(newest)
 
 
-def _is_deleted_file(state: EntryState) -> bool:
-    return state.end == "delete" and not state.entry.is_dir and not state.entry.is_reservation
+def _deleted(history: ObjectHistory) -> _DeletedFile | None:
+    """The file of a history, if its last operation is a deletion."""
+    last = history.states[-1] if history.states else None
+    if last is None or last.entry.is_dir or last.entry.is_reservation:
+        return None
+    if last.ended is not None:
+        return _DeletedFile(last.entry, last.ended.time_ms) if last.end == "delete" else None
+    pending = [each.time_ms for each in history.pending if each.after is None]
+    return _DeletedFile(last.entry, max(pending), is_pending=True) if pending else None

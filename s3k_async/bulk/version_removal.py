@@ -15,7 +15,7 @@ from typing import Final
 import anyio.to_thread
 
 from s3k_async._core.concurrency import gather
-from s3k_async.bulk.file_versions import log_of, require_visible
+from s3k_async.bulk.file_versions import log_of, may_see, require_visible
 from s3k_async.bulk.path_changes import delete
 from s3k_async.bulk.publish import ProgressCallback, is_below
 from s3k_async.errors import BusyError, PartialFailureError, PathNotFoundError
@@ -107,7 +107,7 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
     await require_visible(volume, path)
     place = CollectedData.of(volume)
     record = await need_collectable(place)
-    now_ms = await place.data.now_ms()
+    now_ms = volume.store.runtime.now_ms()  # no age matters here
     reader = log_of(volume, path)
     await volume.log.drained()
     position = await position_of(reader)
@@ -118,6 +118,8 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
     undecided = [file.last.path for file in files if file.is_undecided]
     files = [file for file in files if not file.is_undecided]
     for file in files:
+        if not await may_see(volume, file.last):
+            volume.store.access.require_owner(file.last, "remove its versions")
         await volume.store.access.permit_removal(file.last)
     found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
     verdicts = [verdict for some in found for verdict in some]
@@ -135,7 +137,7 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
             failures.append((path, BusyError(busy, path=path)))
     if failures:
         raise PartialFailureError(
-            "not all data could be deleted; repeat the call", path=path, failures=failures
+            "not all data could be deleted; s3k gc deletes the rest", path=path, failures=failures
         )
     size = sum(verdict.blob.size for verdict in verdicts)
     return ChangeResult(sum(map(bool, found)), 0, size)
@@ -160,7 +162,9 @@ def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]
 
 def _undecided(path: str) -> BusyError:
     return BusyError(
-        "an operation on the file is pending in the log: s3k fsck repair decides it", path=path
+        "its deletion is pending in the log, since a client was interrupted: s3k fsck repair "
+        "completes it, then repeat the call",
+        path=path,
     )
 
 

@@ -15,6 +15,7 @@ from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING
+from tests.client.versioned import Place, a_place
 from tests.engines.volumes import VolumeMaker
 
 
@@ -31,6 +32,13 @@ async def fs(config: VolumeConfig) -> AsyncIterator[S3kClient]:
     """An open client."""
     async with S3kClient(config=config) as client:
         yield client
+
+
+@pytest.fixture
+async def place(layout: LayoutName) -> AsyncIterator[Place]:
+    """A volume in memory with a clock of its own."""
+    async with a_place(layout) as found:
+        yield found
 
 
 @pytest.fixture

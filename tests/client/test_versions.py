@@ -1,21 +1,17 @@
-"""Versions of files, undelete, restoration to a time and permanent removal, in both layouts."""
+"""Versions of files, and undelete, in both layouts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from s3k_async import Attributes, S3kClient, S3kSyncClient
-from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
-    BusyError,
     DataMissingError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -23,75 +19,16 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
-    ServiceError,
     UnsupportedError,
 )
-from s3k_async.integrity.repair import verify_volume
 from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
-from tests.client.rig import faulty_client, memory_config, paths
+from tests.client.rig import memory_config, paths
+from tests.client.versioned import Place, a_place
 from tests.engines.volumes import volume_backends
-from tests.support import FakeClock, fake_runtime
 
 pytestmark = pytest.mark.layouts("path", "tree")
-
-
-@dataclass
-class Place:
-    """A volume in memory with a clock of its own."""
-
-    fs: S3kClient
-    clock: FakeClock
-    runtime: Runtime
-    config: VolumeConfig
-
-    def tick(self) -> int:
-        """A time after everything before, and before everything later."""
-        self.clock.advance(5)
-        now = self.runtime.now_ms()
-        self.clock.advance(5)
-        return now
-
-    async def states(self, path: str) -> list[tuple[str, int, bool]]:
-        """State, size and whether there is data, of each version."""
-        found = await self.fs.versions(path)
-        return [(each.state, each.size, each.has_data) for each in found]
-
-    async def contents(self, path: str = "/") -> dict[str, bytes]:
-        """All files below a path."""
-        found = [each async for each in self.fs.list(path, recursive=True) if each.is_file]
-        return {each.path: await self.fs.read(each.path) for each in found}
-
-    async def data(self) -> set[str]:
-        """The keys of all data."""
-        return {each.key async for each in list_all(self.fs._volume().blobs)}
-
-    async def check(self) -> None:
-        """No finding of fsck, and every key of data belongs to one file at most."""
-        await self.fs._volume().log.drained()
-        self.clock.advance(1000)
-        report = await verify_volume(self.fs._volume())
-        assert [each for each in report.findings if each.is_problem] == []
-        named = [each.physical async for each in self.fs.list("/", recursive=True) if each.is_file]
-        assert len(named) == len(set(named))
-
-
-@asynccontextmanager
-async def a_place(layout: LayoutName) -> AsyncIterator[Place]:
-    clock = FakeClock()
-    runtime = fake_runtime(clock)
-    config = replace(memory_config(), layout=layout)
-    await init_volume(config, runtime=runtime)
-    async with faulty_client(FaultPlan(), config, runtime) as fs:
-        yield Place(fs, clock, runtime, config)
-
-
-@pytest.fixture
-async def place(layout: LayoutName) -> AsyncIterator[Place]:
-    async with a_place(layout) as found:
-        yield found
 
 
 async def test_the_versions_of_a_path(place: Place) -> None:
@@ -352,187 +289,6 @@ async def test_a_compacted_log_has_the_last_states(place: Place) -> None:
     assert await fs.read("/g") == b"333"
 
 
-async def test_a_subtree_as_it_was(place: Place) -> None:
-    fs = place.fs
-    for name in ("a", "b", "s/c", "s/d", "moved/e", "kept"):
-        await fs.write(f"/d/{name}", name.encode())
-    await fs.write("/other", b"1")
-    await fs.makedirs("/d/empty")
-    await fs.append("/d/kept", b"+")
-    at = place.tick()
-    before, directories = await place.contents("/d"), await paths(fs, "/d")
-    await fs.write("/d/a", b"changed")
-    await fs.delete("/d/b")
-    await fs.write("/d/s/c", b"changed")
-    await fs.delete("/d/s/d")
-    await fs.delete("/d/s", recursive=True)
-    await fs.rename("/d/moved", "/d/away")
-    await fs.delete("/d/empty")
-    await fs.write("/d/later", b"later")
-    await fs.write("/other", b"2")
-    planned = await fs.restore("/d", at)
-    assert planned.done == ChangeResult()
-    assert planned.unrecoverable == 0
-    kinds = {each.path: each.kind for each in planned.changes}
-    assert kinds["/d/a"] == "replace"
-    assert kinds["/d/s/d"] == kinds["/d/b"] == kinds["/d/moved/e"] == "create"
-    tree = fs.config.layout == "tree"
-    assert kinds["/d/s"] == ("restore_directory" if tree else "create_directory")
-    assert kinds["/d/s/c"] == ("replace" if tree else "create")
-    assert not kinds.keys() & {"/other", "/d/kept", "/d/later", "/d/away/e"}
-    assert (await fs.restore("/d", at)).changes == planned.changes
-    done = await fs.restore("/d", at, dry_run=False)
-    assert done.changes == planned.changes
-    assert done.done.failures == ()
-    left = {"/d/later": b"later", "/d/away/e": b"moved/e"}
-    assert await place.contents("/d") == before | left
-    again = await fs.restore("/d", at, delete=True, dry_run=False)
-    assert {each.kind for each in again.changes} == {"delete"}
-    assert await place.contents("/d") == before
-    assert await paths(fs, "/d") - {"/d/away"} == directories
-    assert (await fs.restore("/d", at, delete=True)).changes == ()
-    assert await fs.read("/other") == b"2"
-    await place.check()
-
-
-async def test_a_deleted_top(place: Place) -> None:
-    fs = place.fs
-    await fs.write("/p/d/a", b"1")
-    at = place.tick()
-    await fs.delete("/p", recursive=True)
-    when = datetime.fromtimestamp(at / 1000, UTC)
-    done = await fs.restore("/p/d", when, dry_run=False)
-    assert [each.kind for each in done.changes] == ["create_directory", "create"]
-    assert await place.contents() == {"/p/d/a": b"1"}
-    await fs.delete("/p/d/a")
-    assert (await fs.restore("/p/d/a", at, dry_run=False)).done.files == 1
-    assert await fs.read("/p/d/a") == b"1"
-    with pytest.raises(InvalidArgumentError):
-        await fs.restore("/", datetime(2026, 1, 1))  # noqa: DTZ001 - refused
-
-
-async def test_what_is_in_the_way_is_reported(place: Place) -> None:
-    fs = place.fs
-    await fs.write("/d/a", b"1")
-    await fs.write("/d/b/c", b"2")
-    at = place.tick()
-    await fs.delete("/d/a")
-    await fs.makedirs("/d/a")
-    await fs.delete("/d/b", recursive=True, wait=True)
-    await fs.write("/d/b", b"file")
-    result = await fs.restore("/d", at, dry_run=False)
-    problems = {each.path: each.problem for each in result.changes if each.problem}
-    assert problems == {
-        "/d/a": "a directory is at the path now",
-        "/d/b": "a file is at the path now",
-    }
-    assert [path for path, _ in result.done.failures] == ["/d/b/c"]
-    assert await fs.read("/d/b") == b"file"
-
-
-async def test_a_file_that_changes_during_a_restoration_stays(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs = place.fs
-    await fs.write("/d/a", b"1")
-    at = place.tick()
-    await fs.write("/d/a", b"22")
-    storage = type(fs._volume().storage)
-    check = storage.check
-
-    async def beside(self: object, content: object) -> None:
-        await check(self, content)  # type: ignore[arg-type]
-        await fs.write("/d/a", b"newer")
-
-    monkeypatch.setattr(storage, "check", beside)
-    result = await fs.restore("/d", at, dry_run=False)
-    assert [path for path, _ in result.done.failures] == ["/d/a"]
-    assert await fs.read("/d/a") == b"newer"
-
-
-async def test_the_history_of_a_time_may_be_compacted(place: Place) -> None:
-    fs = place.fs
-    await fs.write("/d/a", b"1")
-    at = place.tick()
-    await fs.write("/d/a", b"22")
-    place.tick()
-    await fs.write("/d/a", b"333")
-    place.tick()
-    log = fs._volume().log_blobs
-    assert log is not None
-    await fs._volume().log.drained()
-    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
-    result = await fs.restore("/", at)
-    assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/a")]
-    assert "compaction" in result.changes[0].problem
-
-
-async def test_permanently(place: Place) -> None:
-    fs = place.fs
-    for data in (b"1", b"22"):
-        await fs.write("/d/f", data)
-        await fs.write("/d/g", data)
-    await fs.append("/d/f", b"3")
-    await fs.delete("/d/f")
-    await fs.write("/d/f", b"4444")
-    others = {each.key async for each in list_all(fs._volume().blobs)}
-    assert len(others) == 6
-    assert await fs.delete("/d/f", permanently=True) == ChangeResult(1, 0, 4)
-    assert len(await place.data()) == 2
-    assert {data for _, _, data in await place.states("/d/f")} == {False}
-    with pytest.raises(DataMissingError):
-        await fs.undelete("/d/f")
-    assert await place.states("/d/g") == [
-        ("current", 2, True),
-        ("overwritten", 1, True),
-    ]
-    await fs.delete("/d/g")
-    assert await fs.delete("/d/g", permanently=True) == ChangeResult(1, 0, 3)
-    assert await place.data() == set()
-    with pytest.raises(PathNotFoundError):
-        await fs.delete("/d/g", permanently=True)
-    assert await fs.delete("/d/g", permanently=True, missing_ok=True) == ChangeResult()
-    await place.check()
-
-
-async def test_a_directory_permanently(place: Place) -> None:
-    fs = place.fs
-    for path in ("/d/e/f", "/d/g", "/kept"):
-        await fs.write(path, b"1")
-        await fs.write(path, b"22")
-    await fs.write("/d/moved", b"here")
-    await fs.rename("/d/moved", "/elsewhere")
-    await fs.delete("/d/e", recursive=True)
-    await fs.write("/d/e/f", b"333")
-    done = await fs.delete("/d", recursive=True, permanently=True)
-    assert (done.files, done.directories) == (2, 2)
-    assert await place.contents() == {"/kept": b"22", "/elsewhere": b"here"}
-    assert len(await place.data()) == 3
-    with pytest.raises((DataMissingError, PathNotFoundError)):
-        await fs.undelete("/d/e/f")
-    await place.check()
-
-
-async def test_an_undecided_deletion_is_not_completed(layout: LayoutName) -> None:
-    """Its record could not be committed, so only fsck can tell whether it happened."""
-    faults = FaultPlan()
-    config = replace(memory_config(), layout=layout)
-    await init_volume(config)
-    async with faulty_client(faults, config) as fs:
-        await fs.write("/f", b"1")
-        await fs._volume().log.drained()
-        faults.fail_when(
-            lambda call: call.method == "put" and call.key.endswith(".committed"),
-            ServiceError("no", service_code="X"),
-            times=100,
-        )
-        with pytest.raises(PartialFailureError) as caught:
-            await fs.delete("/f", permanently=True)
-        (failure,) = caught.value.failures
-        assert isinstance(failure[1], BusyError)
-        assert len([each async for each in list_all(fs._volume().blobs)]) == 1
-
-
 @volume_backends("embedded", "dynoxide+seaweedfs")
 async def test_on_real_stores(fs: S3kClient) -> None:
     for data in (b"1", b"22", b"3" * 1000):
@@ -585,8 +341,11 @@ async def test_permissions(layout: LayoutName) -> None:
         await root.write("/open/secret", b"s", attributes=Attributes(mode=0o600))
         await root.write("/open/shared", b"p", attributes=Attributes(mode=0o644))
         await root.write("/closed/f", b"c", attributes=Attributes(mode=0o644))
+        await root.write("/open/private/f", b"i", attributes=Attributes(mode=0o644))
+        await root.set_attributes("/open/private", mode=0o700)
         for path in ("/open/secret", "/open/shared", "/closed/f"):
             await root.delete(path)
+        await root.delete("/open/private", recursive=True, wait=True)
         versions = await root.versions("/closed/f")
     async with S3kClient(config=_as_user(config, 7)) as fs:
         assert len(await fs.versions("/open/secret")) == 1
@@ -600,11 +359,26 @@ async def test_permissions(layout: LayoutName) -> None:
         ):
             with pytest.raises(PermissionDeniedError):
                 await call
+        with pytest.raises(PermissionDeniedError):
+            await fs.restore("/", 1)
+        assert await fs.versions("/open/private/f") == []  # the directory is gone
+        with pytest.raises(PathNotFoundError):
+            await fs.undelete("/open/private/f")
+        with pytest.raises(PathNotFoundError):
+            await fs.undelete("/open/private", recursive=True)
+        with pytest.raises(PermissionDeniedError):
+            await fs.delete("/open/private/f", permanently=True)
+        await fs.write("/open/mine/f", b"m")
+        await fs.delete("/open/mine", recursive=True, wait=True)
+        assert len(await fs.versions("/open/mine/f")) == 1
+        await fs.undelete("/open/mine", recursive=True)
+        assert await fs.read("/open/mine/f") == b"m"
         await fs.undelete("/open/shared")
         status = await fs.stat("/open/shared")
         assert (status.attributes.uid, status.attributes.mode) == (7, 0o644)
 
 
+@volume_backends("memory")
 def test_the_blocking_client(sync_fs: S3kSyncClient) -> None:
     sync_fs.write("/d/f", b"1")
     sync_fs.delete("/d/f")

@@ -1,0 +1,198 @@
+"""Restoration of a subtree to an earlier time, in both layouts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+
+from s3k_async.errors import (
+    InvalidArgumentError,
+    S3kError,
+)
+from s3k_async.model import ChangeResult
+from s3k_async.oplog.compaction import Compactor
+from tests.client.rig import paths
+from tests.client.versioned import Place
+from tests.level import FULL
+
+pytestmark = pytest.mark.layouts("path", "tree")
+
+
+async def test_a_subtree_as_it_was(place: Place) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c", "s/d", "moved/e", "kept"):
+        await fs.write(f"/d/{name}", name.encode())
+    await fs.write("/other", b"1")
+    await fs.makedirs("/d/empty")
+    await fs.append("/d/kept", b"+")
+    at = place.tick()
+    before, directories = await place.contents("/d"), await paths(fs, "/d")
+    await fs.write("/d/a", b"changed")
+    await fs.delete("/d/b")
+    await fs.write("/d/s/c", b"changed")
+    await fs.delete("/d/s/d")
+    await fs.delete("/d/s", recursive=True)
+    await fs.rename("/d/moved", "/d/away")
+    await fs.delete("/d/empty")
+    await fs.write("/d/later", b"later")
+    await fs.write("/other", b"2")
+    planned = await fs.restore("/d", at)
+    assert planned.done == ChangeResult()
+    assert planned.unrecoverable == 0
+    kinds = {each.path: each.kind for each in planned.changes}
+    assert kinds["/d/a"] == "replace"
+    assert kinds["/d/s/d"] == kinds["/d/b"] == kinds["/d/moved/e"] == "create"
+    tree = fs.config.layout == "tree"
+    assert kinds["/d/s"] == ("restore_directory" if tree else "create_directory")
+    assert kinds["/d/s/c"] == ("replace" if tree else "create")
+    assert not kinds.keys() & {"/other", "/d/kept", "/d/later", "/d/away/e"}
+    assert (await fs.restore("/d", at)).changes == planned.changes
+    done = await fs.restore("/d", at, dry_run=False)
+    assert done.changes == planned.changes
+    assert done.done.failures == ()
+    left = {"/d/later": b"later", "/d/away/e": b"moved/e"}
+    assert await place.contents("/d") == before | left
+    again = await fs.restore("/d", at, delete=True, dry_run=False)
+    assert {each.kind for each in again.changes} == {"delete"}
+    assert await place.contents("/d") == before
+    assert await paths(fs, "/d") - {"/d/away"} == directories
+    assert (await fs.restore("/d", at, delete=True)).changes == ()
+    assert await fs.read("/other") == b"2"
+    await place.check()
+
+
+async def test_a_deleted_top(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/p/d/a", b"1")
+    at = place.tick()
+    await fs.delete("/p", recursive=True)
+    when = datetime.fromtimestamp(at / 1000, UTC)
+    done = await fs.restore("/p/d", when, dry_run=False)
+    assert [each.kind for each in done.changes] == ["create_directory", "create"]
+    assert await place.contents() == {"/p/d/a": b"1"}
+    await fs.delete("/p/d/a")
+    assert (await fs.restore("/p/d/a", at, dry_run=False)).done.files == 1
+    assert await fs.read("/p/d/a") == b"1"
+    with pytest.raises(InvalidArgumentError):
+        await fs.restore("/", datetime(2026, 1, 1))  # noqa: DTZ001 - refused
+
+
+async def test_what_is_in_the_way_is_reported(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    await fs.write("/d/b/c", b"2")
+    at = place.tick()
+    await fs.delete("/d/a")
+    await fs.makedirs("/d/a")
+    await fs.delete("/d/b", recursive=True, wait=True)
+    await fs.write("/d/b", b"file")
+    result = await fs.restore("/d", at, dry_run=False)
+    problems = {each.path: each.problem for each in result.changes if each.problem}
+    assert problems == {
+        "/d/a": "a directory is at the path now",
+        "/d/b": "a file is at the path now",
+    }
+    assert [path for path, _ in result.done.failures] == ["/d/b/c"]
+    assert await fs.read("/d/b") == b"file"
+
+
+async def test_a_file_that_changes_during_a_restoration_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    storage = type(fs._volume().storage)
+    check = storage.check
+
+    async def beside(self: object, content: object) -> None:
+        await check(self, content)  # type: ignore[arg-type]
+        await fs.write("/d/a", b"newer")
+
+    monkeypatch.setattr(storage, "check", beside)
+    result = await fs.restore("/d", at, dry_run=False)
+    assert [path for path, _ in result.done.failures] == ["/d/a"]
+    assert await fs.read("/d/a") == b"newer"
+
+
+async def test_the_history_of_a_time_may_be_compacted(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    place.tick()
+    await fs.write("/d/a", b"333")
+    place.tick()
+    log = fs._volume().log_blobs
+    assert log is not None
+    await fs._volume().log.drained()
+    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
+    result = await fs.restore("/", at)
+    assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/a")]
+    assert "compaction" in result.changes[0].problem
+
+
+NAMES = ("a", "b", "c")
+STEPS = 30
+
+
+class History:
+    """Random changes of a small tree, and what was there after each of them."""
+
+    def __init__(self, place: Place, seed: int) -> None:
+        self._place = place
+        self._random = random.Random(seed)
+        self.snapshots: list[tuple[int, dict[str, bytes]]] = []
+
+    def _path(self) -> str:
+        depth = self._random.randint(1, 3)
+        return "".join(f"/{self._random.choice(NAMES)}" for _ in range(depth))
+
+    async def step(self) -> None:
+        """One change, if it is possible, and a snapshot."""
+        fs, chance = self._place.fs, self._random
+        path, other = self._path(), self._path()
+        changes: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: fs.write(path, chance.randbytes(chance.randint(0, 400))),
+            lambda: fs.append(path, chance.randbytes(3)),
+            lambda: fs.write_range(path, chance.randint(0, 9), b"xyz"),
+            lambda: fs.rename(path, other, overwrite=chance.random() < 0.5),
+            lambda: fs.delete(path),
+            lambda: fs.delete(path, recursive=True, wait=chance.random() < 0.3),
+            lambda: fs.touch(path),
+            lambda: fs.makedirs(path),
+            lambda: fs.undelete(path),
+            lambda: fs.undelete(path, recursive=True),
+            lambda: fs.copy(path, other, recursive=True),
+            lambda: fs.set_attributes(path, metadata={"n": chance.randbytes(2)}),
+        )
+        with suppress(S3kError):
+            await chance.choice(changes)()
+        self.snapshots.append((self._place.tick(), await self._place.contents()))
+
+
+@pytest.mark.parametrize("seed", range(40 if FULL else 2))
+async def test_random_histories(place: Place, seed: int) -> None:
+    history = History(place, seed)
+    for _ in range(STEPS):
+        await history.step()
+    chance = random.Random(seed)
+    for at, contents in chance.sample(history.snapshots, 4):
+        result = await place.fs.restore("/", at, delete=True, dry_run=False)
+        left = {path for path, _ in result.done.failures} | {
+            each.path for each in result.changes if each.kind == "none"
+        }
+        # A file that is where a directory was is in the way, and so is a directory.
+        found = await place.contents()
+        is_other = {
+            path for path in contents.keys() | found.keys() if contents.get(path) != found.get(path)
+        }
+        assert is_other <= left
+        repeated = await place.fs.restore("/", at, delete=True, dry_run=False)
+        assert {each.path for each in repeated.changes} <= left
+    await place.check()
