@@ -1859,8 +1859,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "roles: an external id that is not sent",
         "backends/aws/assumed_role.py",
-        '            "ExternalId": None if config.web_identity_token_file else config.external_id,\n',
-        "",
+        "config.web_identity_token_file else config.external_id",
+        "config.web_identity_token_file else None",
         "tests/backends/aws/test_assumed_role.py::test_requests_have_the_credentials_of_the_role",
     ),
     Defect(
