@@ -391,7 +391,7 @@ DEFECTS: tuple[Defect, ...] = (
         "files/file_ranges.py",
         "    if checksum != entry.checksum:",
         "    if False:",
-        "tests/client/test_reader.py::test_damaged_bytes",
+        "tests/adapters/test_verified_reading.py::test_what_is_read_whole_is_verified",
     ),
     Defect(
         "an operation under way that fsck takes for damage",
