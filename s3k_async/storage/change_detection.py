@@ -70,7 +70,7 @@ class ChangeDetection:
     """Compares objects with what was recorded, for one client. Belongs to its event loop.
 
     Modes: `server`, a condition of each request; `client`, a comparison with its answer; `warn`, as
-    `client`, but another tag is logged once for each object and accepted; `none`. The recorded size
+    `server`, but another tag is logged once for each object and accepted; `none`. The recorded size
     is required in every mode.
     """
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,6 +95,21 @@ def test_partition_columns_come_from_directories(
     assert rows(frame.where("day = '2026-01-02' and id > 10")) == [
         (11, None, dt.date(2026, 1, 2), 1)
     ]
+
+
+@embedded
+def test_a_replaced_object_is_not_read_and_a_copy_is(
+    load: Callable[..., DataFrame], fs: S3kSyncClient, volume: VolumeConfig
+) -> None:
+    one, other = (parquet({"id": [each, each]}, compression="none") for each in (10, 20))
+    assert len(one) == len(other)
+    fs.write("/in/part-0.parquet", one)
+    path = Path(unquote(urlsplit(fs.physical_path("/in/part-0.parquet")).path))
+    os.utime(path, ns=(1, 1))
+    assert rows(load(f"s3k://{volume.name}/in", schema="id bigint")) == [(10,), (10,)]
+    path.write_bytes(other)
+    with pytest.raises(Exception, match="is not the one that was written"):
+        load(f"s3k://{volume.name}/in", schema="id bigint").collect()
 
 
 @embedded

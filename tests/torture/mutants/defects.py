@@ -408,7 +408,7 @@ DEFECTS: tuple[Defect, ...] = (
         "files/file_ranges.py",
         "    if checksum != entry.checksum:",
         "    if False:",
-        "tests/client/test_reader.py::test_damaged_bytes",
+        "tests/adapters/test_verified_reading.py::test_what_is_read_whole_is_verified",
     ),
     Defect(
         "an operation under way that fsck takes for damage",
@@ -1872,6 +1872,34 @@ DEFECTS: tuple[Defect, ...] = (
         "            given.append(REQUESTER_PAYS)\n",
         "            pass\n",
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
+    ),
+    Defect(
+        "roles: an external id that is not sent",
+        "backends/aws/assumed_role.py",
+        "config.web_identity_token_file else config.external_id",
+        "config.web_identity_token_file else None",
+        "tests/backends/aws/test_assumed_role.py::test_requests_have_the_credentials_of_the_role",
+    ),
+    Defect(
+        "roles: requests with the credentials of the caller",
+        "backends/aws/session.py",
+        "        if config.role_arn is None:\n            options |= {",
+        "        if True:\n            options |= {",
+        "tests/backends/aws/test_assumed_role.py::test_requests_have_the_credentials_of_the_role",
+    ),
+    Defect(
+        "tables: no backups although they were asked for",
+        "backends/dynamodb/dynamodb_items.py",
+        "                if self._options.point_in_time_recovery:\n",
+        "                if False:\n",
+        "tests/backends/test_dynamodb_options.py::test_all_options_of_a_table",
+    ),
+    Defect(
+        "tables: a capacity that is set again",
+        "backends/dynamodb/dynamodb_items.py",
+        "            elif changed or self._capacity(table) == (read_units, write_units):\n",
+        "            elif changed:\n",
+        "tests/backends/test_dynamodb_options.py::test_the_capacity_of_a_table_is_set",
     ),
     Defect(
         "Hadoop's keys: what is not supported is only named",
