@@ -13,9 +13,9 @@ from s3k_async._core.concurrency import gather
 from s3k_async.errors import RequestTimeoutError, S3kError, UnsupportedError
 
 __all__ = [
-    "Check",
     "CheckResult",
     "CheckStatus",
+    "HealthCheck",
     "failed",
     "passed",
     "run_checks",
@@ -43,7 +43,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A check that has not been run. A result without a name gets that of the check; an error of
     the package is a failure."""
 
@@ -73,13 +73,13 @@ def skipped(reason: str) -> CheckResult:
     return CheckResult("", "skipped", reason)
 
 
-async def run_checks(checks: Iterable[Check], seconds: float) -> list[CheckResult]:
+async def run_checks(checks: Iterable[HealthCheck], seconds: float) -> list[CheckResult]:
     """Run checks concurrently, each for at most so many seconds. Results in the order of the
     checks, whatever fails."""
     return await gather(partial(_run, seconds=seconds), checks, limit=_CONCURRENCY)
 
 
-async def _run(check: Check, *, seconds: float) -> CheckResult:
+async def _run(check: HealthCheck, *, seconds: float) -> CheckResult:
     try:
         with anyio.fail_after(seconds):
             result = await check.run()

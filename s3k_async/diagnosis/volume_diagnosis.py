@@ -14,9 +14,9 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import BlobLocation, TableLocation, VolumeConfig
 from s3k_async.diagnosis.check_result import (
-    Check,
     CheckResult,
     CheckStatus,
+    HealthCheck,
     failed,
     passed,
     run_checks,
@@ -67,7 +67,9 @@ async def diagnose(
     results = await run_checks([versions_check()], seconds)
     async with AsyncExitStack() as stack:
         parts = open_parts(config, stack, session=session, runtime=runtime)
-        results += await run_checks([Check("capabilities", partial(_capabilities, parts))], seconds)
+        results += await run_checks(
+            [HealthCheck("capabilities", partial(_capabilities, parts))], seconds
+        )
         contacts = partial(contact_checks, seconds=seconds)
         for found in await gather(contacts, parts.all, limit=4):
             results += found
@@ -98,9 +100,9 @@ async def _hot(parts: VolumeParts, seconds: float) -> list[CheckResult]:
     return results + await run_checks([access_check(part), *setting_checks(part)], seconds)
 
 
-def versions_check() -> Check:
+def versions_check() -> HealthCheck:
     """The check of the versions of Python and of the packages."""
-    return Check("versions", _versions)
+    return HealthCheck("versions", _versions)
 
 
 async def _versions() -> CheckResult:

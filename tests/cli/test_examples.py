@@ -28,7 +28,7 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
 
-ELSEWHERE = {"oplog retire": "tests/cli/test_moving.py"}
+ELSEWHERE = {"dev up": "tests/cli/test_dev.py", "oplog retire": "tests/cli/test_moving.py"}
 """Commands whose example needs more than embedded volumes, and the test that runs it."""
 
 
@@ -58,7 +58,16 @@ def test_every_command_has_examples_at_the_end_of_its_help(cli: Cli) -> None:
             assert example.startswith(f"s3k {group if default else command}")
 
 
-OFFLINE = {"cache clear", "cache evict", "cache info", "completion", "plan", "policy"}
+OFFLINE = {
+    "cache clear",
+    "cache evict",
+    "cache info",
+    "completion",
+    "dev down",
+    "dev status",
+    "plan",
+    "policy",
+}
 """Commands that send no request."""
 
 

@@ -41,6 +41,7 @@ COMMANDS = (
     "migrate",
     "spark",
     "completion",
+    "dev",
 )
 
 
@@ -183,7 +184,7 @@ def test_the_overview_has_every_command_once_in_aligned_sections(cli: Cli) -> No
         "Change commands",
         "Volume commands",
         "Maintenance commands",
-        "Shell commands",
+        "Development commands",
     ]
 
 

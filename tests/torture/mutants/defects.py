@@ -2683,7 +2683,7 @@ DEFECTS: tuple[Defect, ...] = (
         "cli/output.py",
         "(len(column) - 1) <= room:",
         "(len(column) - 1) <= 2 * room:",
-        f"{TERMINAL}::test_a_listing_is_in_columns_that_fit",
+        f"{TERMINAL}::test_columns_fit_the_terminal",
     ),
     Defect(
         "command line: a line feed at the end that starts a line",
