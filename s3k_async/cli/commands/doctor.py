@@ -26,7 +26,7 @@ _REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
 @click.option(
     "--role",
     type=click.Choice(ROLES),
-    help="HealthCheck the permissions of this role, too, those of s3k policy.",
+    help="Check the permissions of this role, too, those of s3k policy.",
 )
 @click.option(
     "--read-only", is_flag=True, help="Leave out the checks of a role that have to write."
