@@ -97,7 +97,10 @@ async def _recorded(parts: VolumeParts, seconds: float) -> list[CheckResult]:
     added: list[BlobPart] = []
 
     async def opened() -> CheckResult:
-        added.extend(parts.add_recorded())
+        try:
+            added.extend(parts.add_recorded())
+        except UnsupportedError as error:
+            return failed(error, remedy)
         return passed(", ".join(part.location.label for part in parts.all))
 
     remedy = "install the backend, or use the version of s3k-async that made the volume"
