@@ -23,7 +23,13 @@ from s3k_async.config import DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.diagnosis import leftover_checks
 from s3k_async.diagnosis.check_result import CheckResult, CheckStatus
 from s3k_async.diagnosis.volume_diagnosis import Diagnosis, diagnose
-from s3k_async.errors import NoSpaceError
+from s3k_async.errors import (
+    NoSpaceError,
+    PermissionDeniedError,
+    S3kError,
+    ServiceError,
+    UnreachableError,
+)
 from s3k_async.testing import FaultPlan, MemoryBlobs
 from s3k_async.txn.txn_record import TransactionRecords
 from s3k_async.txn.volume_record import RECORD_KEY, TAG
@@ -509,3 +515,23 @@ async def test_a_hot_location(new_volume: VolumeMaker, tmp_path: Path) -> None:
     assert named(await diagnose(config), "hot access").status == "ok"
     shutil.rmtree(tmp_path / "fast")
     found(await diagnose(config), "hot access", "failure", "does not exist")
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (PermissionDeniedError("no"), "s3k policy"),
+        (UnreachableError("no"), "network"),
+        (ServiceError("odd", service_code="Odd"), "docs/errors.md"),
+    ],
+)
+async def test_every_failure_says_what_to_do(
+    located: Located, error: S3kError, remedy: str
+) -> None:
+    plan = FaultPlan()
+    plan.fail_when(lambda call: call.method in ("get", "query"), error, times=50)
+    with plan.injected():
+        diagnosis = await diagnose(located.config, role="operator")
+    assert remedy in found(diagnosis, "record", "failure", error.message).remedy
+    assert all(each.remedy for each in diagnosis.of("failure"))
