@@ -478,7 +478,7 @@ async def test_a_service_without_conditional_writes(
     )
 
 
-@embedded
+@volume_backends("embedded", "redis", "rocksdb")
 async def test_every_role_can_be_diagnosed_where_iam_does_not_apply(located: Located) -> None:
     for role in ROLES:
         diagnosis = await diagnose(located.config, role=role)
