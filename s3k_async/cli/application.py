@@ -95,7 +95,8 @@ _SECTIONS: Final = {
         ),
         "spark": ("spark", "Run bulk operations and fsck on Spark."),
     },
-    "Shell commands": {
+    "Development commands": {
+        "dev": ("dev", "Start and end local engines for development."),
         "completion": ("completion", "Print the script for completion in bash, zsh or fish."),
     },
 }

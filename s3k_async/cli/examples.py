@@ -94,7 +94,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tier run": ("s3k tier run ./tiered --older-than 7d",),
     "tier warm": ("s3k tier warm -r ./tiered:/",),
     "tier status": ("s3k tier status ./tiered",),
-    # Shell commands
+    # Development commands
+    "dev down": ("s3k dev down",),
+    "dev status": ("s3k dev status",),
+    "dev up": ("s3k dev up", "s3k dev up --directory /tmp/s3k-dev"),
     "completion": ("s3k completion bash",),
 }
 """By the names of a command. `./vol` is the default volume in them."""

@@ -10,6 +10,7 @@ from s3k_async.cost_model.listing_cost import listing
 from s3k_async.cost_model.mix_cost import TREE_VERBS, CapacityCost, first_reads, mixed, on_tree
 from s3k_async.cost_model.partition_layout import ChildCount
 from s3k_async.cost_model.prediction import Bound, Prediction, predict, suggest_suffix_count
+from s3k_async.cost_model.price_table import LIST_PRICES, Cost, PriceTable, read_prices
 from s3k_async.cost_model.service_limits import (
     COLD,
     WARM,
@@ -26,6 +27,7 @@ from s3k_async.cost_model.write_cost import loading
 
 __all__ = [
     "COLD",
+    "LIST_PRICES",
     "SINGLE_VERBS",
     "TREE_VERBS",
     "WARM",
@@ -34,11 +36,13 @@ __all__ = [
     "Chain",
     "ChildCount",
     "ClientSpeed",
+    "Cost",
     "Kind",
     "LaidTree",
     "Latency",
     "PartitionLoad",
     "Prediction",
+    "PriceTable",
     "Service",
     "TableQuota",
     "TreeShape",
@@ -56,6 +60,7 @@ __all__ = [
     "on_files",
     "on_tree",
     "predict",
+    "read_prices",
     "reclamation",
     "renaming",
     "single",

@@ -10,12 +10,20 @@ from typing import Final, Literal, TypeAlias
 import anyio
 
 from s3k_async._core.concurrency import gather
-from s3k_async.errors import RequestTimeoutError, S3kError, UnsupportedError
+from s3k_async.errors import (
+    CredentialsError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    S3kError,
+    ThrottledError,
+    UnreachableError,
+    UnsupportedError,
+)
 
 __all__ = [
-    "Check",
     "CheckResult",
     "CheckStatus",
+    "HealthCheck",
     "failed",
     "passed",
     "run_checks",
@@ -26,6 +34,15 @@ __all__ = [
 CheckStatus: TypeAlias = Literal["ok", "warning", "failure", "skipped"]
 
 _CONCURRENCY: Final = 8
+_ANY: Final = "docs/errors.md explains the error by its code; --json shows it"
+_REMEDIES: Final[tuple[tuple[type[S3kError], str], ...]] = (
+    (CredentialsError, "correct the credentials: profile, keys or role"),
+    (PermissionDeniedError, "grant the permission: s3k policy prints that of a role"),
+    (RequestTimeoutError, "try again, or with a longer --timeout"),
+    (ThrottledError, "try again later; the service limits requests"),
+    (UnreachableError, "correct the endpoint or the network, and try again"),
+)
+"""By class of error, in the order in which they are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +60,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A check that has not been run. A result without a name gets that of the check; an error of
     the package is a failure."""
 
@@ -73,23 +90,29 @@ def skipped(reason: str) -> CheckResult:
     return CheckResult("", "skipped", reason)
 
 
-async def run_checks(checks: Iterable[Check], seconds: float) -> list[CheckResult]:
+async def run_checks(checks: Iterable[HealthCheck], seconds: float) -> list[CheckResult]:
     """Run checks concurrently, each for at most so many seconds. Results in the order of the
     checks, whatever fails."""
     return await gather(partial(_run, seconds=seconds), checks, limit=_CONCURRENCY)
 
 
-async def _run(check: Check, *, seconds: float) -> CheckResult:
+async def _run(check: HealthCheck, *, seconds: float) -> CheckResult:
     try:
         with anyio.fail_after(seconds):
             result = await check.run()
     except UnsupportedError as error:
         result = skipped(error.message)
     except S3kError as error:
-        result = failed(error, check.remedy)
+        result = failed(error, check.remedy or _remedy(error))
     except TimeoutError:
         late = RequestTimeoutError(f"no result within {seconds:g} s")
-        result = failed(late, check.remedy or "try again, or with a longer --timeout")
+        result = failed(late, check.remedy or _remedy(late))
     except OSError as error:
-        result = failed(S3kError(error.strerror or str(error), path=error.filename), check.remedy)
+        lost = S3kError(error.strerror or str(error), path=error.filename)
+        result = failed(lost, check.remedy or _remedy(lost))
     return replace(result, name=check.name)
+
+
+def _remedy(error: S3kError) -> str:
+    """The remedy for an error of a check that has none of its own."""
+    return next((text for kind, text in _REMEDIES if isinstance(error, kind)), _ANY)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from s3k_async.diagnosis.check_result import Check, CheckResult, passed, skipped, warned
+from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, passed, skipped, warned
 from s3k_async.diagnosis.volume_parts import BlobPart, VolumeParts
 from s3k_async.errors import PermissionDeniedError
 from s3k_async.txn.txn_record import TransactionRecords
@@ -20,16 +20,16 @@ _MOST: Final = 1000
 """Transactions and uploads that are looked at."""
 
 
-def leftover_checks(parts: VolumeParts) -> Iterator[Check]:
+def leftover_checks(parts: VolumeParts) -> Iterator[HealthCheck]:
     """The checks for leftovers, each bounded."""
-    yield Check(
+    yield HealthCheck(
         "transactions",
         partial(_transactions, parts),
         "s3k fsck repair quarantines a damaged record",
     )
     for part in parts.blobs:
         if part.name != "log":
-            yield Check(f"{part.name} uploads", partial(_uploads, parts, part))
+            yield HealthCheck(f"{part.name} uploads", partial(_uploads, parts, part))
 
 
 async def _transactions(parts: VolumeParts) -> CheckResult:

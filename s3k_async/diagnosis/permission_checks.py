@@ -27,7 +27,7 @@ from s3k_async.backends.ports.items import (
     Check as Absence,
 )
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
-from s3k_async.diagnosis.check_result import Check, CheckResult, failed, passed, skipped
+from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, passed, skipped
 from s3k_async.diagnosis.volume_parts import BlobPart, TablePart, VolumeParts
 from s3k_async.errors import (
     BlobExistsError,
@@ -60,7 +60,7 @@ _OF_SETTINGS: Final = frozenset(
 """Tested by the checks of settings."""
 
 
-def permission_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator[Check]:
+def permission_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator[HealthCheck]:
     """The checks of a role's actions, where IAM applies."""
     needs = needs_of(role)
     if parts.config.table.iam_resource("aws", "*") is not None:
@@ -84,12 +84,12 @@ def permission_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Ite
             )
 
 
-def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator[Check]:
+def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator[HealthCheck]:
     """The checks that write, read and remove an object of their own, of a role that writes."""
     if role == "reader":
         return
     for part in parts.blobs:
-        yield Check(
+        yield HealthCheck(
             f"{part.name} write",
             partial(_skip, "it writes, and the diagnosis is read-only")
             if read_only
@@ -98,7 +98,7 @@ def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator
         )
 
 
-def _check(name: str, part: TablePart | BlobPart, role: Role, probe: _Probe | str) -> Check:
+def _check(name: str, part: TablePart | BlobPart, role: Role, probe: _Probe | str) -> HealthCheck:
     """`probe`: what shows the permission, or why there is nothing."""
 
     async def run() -> CheckResult:
@@ -116,7 +116,7 @@ def _check(name: str, part: TablePart | BlobPart, role: Role, probe: _Probe | st
             pass
         return passed("allowed")
 
-    return Check(name, run)
+    return HealthCheck(name, run)
 
 
 async def _skip(reason: str) -> CheckResult:

@@ -8,7 +8,14 @@ from functools import partial
 from typing import Final
 
 from s3k_async.backends.ports.items import Item
-from s3k_async.diagnosis.check_result import Check, CheckResult, failed, passed, skipped, warned
+from s3k_async.diagnosis.check_result import (
+    CheckResult,
+    HealthCheck,
+    failed,
+    passed,
+    skipped,
+    warned,
+)
 from s3k_async.diagnosis.volume_parts import BlobPart, VolumeParts
 from s3k_async.errors import (
     NotAVolumeError,
@@ -82,6 +89,8 @@ class _Record:
                 "the record item is missing; the table's tag has it",
                 "s3k stat opens the volume, which writes the item again",
             )
+        if self.parts.config.kind != "native":
+            return skipped("a volume of S3-FileSystem 1.0 has no record")
         if await is_empty(self.parts.table.items):
             self.parts.table.blocked = "it holds no volume"
             error: S3kError = VolumeNotFoundError("the table is empty", path=self._where)
@@ -126,16 +135,16 @@ class _Record:
         return passed("agree with the record")
 
 
-def record_checks(parts: VolumeParts) -> Iterator[Check]:
+def record_checks(parts: VolumeParts) -> Iterator[HealthCheck]:
     """The checks of the record; each is to be run before the next one."""
     record = _Record(parts)
-    yield Check("record", record.check_item)
-    yield Check(
+    yield HealthCheck("record", record.check_item)
+    yield HealthCheck(
         "tag",
         record.check_tag,
         "restore the one that was changed from a backup: s3k opens the volume only if both agree",
     )
-    yield Check(
+    yield HealthCheck(
         "settings",
         record.check_settings,
         "correct the settings; s3k info shows those of the volume",
@@ -148,11 +157,11 @@ def _remedy(error: S3kError) -> str:
     return "restore the item s3k:volume / record from a backup, or remove it: the tag restores it"
 
 
-def mark_checks(parts: VolumeParts) -> Iterator[Check]:
+def mark_checks(parts: VolumeParts) -> Iterator[HealthCheck]:
     """The checks of the marks at the roots of the locations."""
     for part in parts.blobs:
         if part.name != "log" or not is_beside(part.location, parts.config):
-            yield Check(
+            yield HealthCheck(
                 f"{part.name} mark",
                 partial(_mark, parts, part),
                 "give the location of this volume; s3k init --take-over, if this table replaces "

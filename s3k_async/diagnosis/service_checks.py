@@ -15,8 +15,8 @@ from s3k_async.backends.ports.service_inspection import (
     TableInspection,
 )
 from s3k_async.diagnosis.check_result import (
-    Check,
     CheckResult,
+    HealthCheck,
     failed,
     passed,
     run_checks,
@@ -110,22 +110,22 @@ async def contact_checks(part: TablePart | BlobPart, seconds: float) -> list[Che
     ]
 
 
-def _contact_checks(part: TablePart | BlobPart) -> Iterator[Check]:
+def _contact_checks(part: TablePart | BlobPart) -> Iterator[HealthCheck]:
     """One after the other: a check is made after the one before was run."""
     name, inspection = part.name, part.inspection
     if inspection is None:
         return
     if isinstance(inspection, DiskInspection):
-        yield Check(f"{name} disk", partial(_disk, inspection))
+        yield HealthCheck(f"{name} disk", partial(_disk, inspection))
         return
     contacts = _Contacts(part, inspection)
-    yield Check(f"{name} endpoint", contacts.endpoint, f"correct --{_option(name)}-endpoint")
+    yield HealthCheck(f"{name} endpoint", contacts.endpoint, f"correct --{_option(name)}-endpoint")
     if contacts.contact is None and not part.blocked:
         part.blocked = "its endpoint does not answer in time"
     if contacts.contact is not None:
-        yield Check(f"{name} clock", contacts.clock)
-        yield Check(f"{name} region", contacts.region)
-    yield Check(f"{name} credentials", contacts.credentials)
+        yield HealthCheck(f"{name} clock", contacts.clock)
+        yield HealthCheck(f"{name} region", contacts.region)
+    yield HealthCheck(f"{name} credentials", contacts.credentials)
 
 
 async def _disk(inspection: DiskInspection) -> CheckResult:
@@ -142,9 +142,9 @@ async def _disk(inspection: DiskInspection) -> CheckResult:
     return warned(found, remedy) if space.free < _LITTLE else passed(found)
 
 
-def access_check(part: TablePart | BlobPart) -> Check:
+def access_check(part: TablePart | BlobPart) -> HealthCheck:
     """The check that the table, bucket or directory exists, by a signed request."""
-    return Check(f"{part.name} access", partial(_access, part))
+    return HealthCheck(f"{part.name} access", partial(_access, part))
 
 
 async def _access(part: TablePart | BlobPart) -> CheckResult:

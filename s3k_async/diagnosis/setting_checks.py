@@ -6,14 +6,21 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from s3k_async.backends.ports.service_inspection import BucketInspection, TableInspection
-from s3k_async.diagnosis.check_result import Check, CheckResult, failed, passed, skipped, warned
+from s3k_async.diagnosis.check_result import (
+    CheckResult,
+    HealthCheck,
+    failed,
+    passed,
+    skipped,
+    warned,
+)
 from s3k_async.diagnosis.volume_parts import BlobPart, TablePart
 from s3k_async.errors import ConfigError, PermissionDeniedError
 
 __all__ = ["setting_checks"]
 
 
-def setting_checks(part: TablePart | BlobPart) -> Iterator[Check]:
+def setting_checks(part: TablePart | BlobPart) -> Iterator[HealthCheck]:
     """The checks of a part's settings; none for a backend that reports none."""
     inspection = part.inspection
     if isinstance(part, TablePart) and isinstance(inspection, TableInspection):
@@ -28,7 +35,7 @@ def setting_checks(part: TablePart | BlobPart) -> Iterator[Check]:
 
 def _check(
     part: TablePart | BlobPart, what: str, run: Callable[[], Awaitable[CheckResult]]
-) -> Check:
+) -> HealthCheck:
     async def allowed() -> CheckResult:
         if part.blocked:
             return skipped(part.blocked)
@@ -37,7 +44,7 @@ def _check(
         except PermissionDeniedError:
             return skipped("the credentials may not read it; the role operator may")
 
-    return Check(f"{part.name} {what}", allowed)
+    return HealthCheck(f"{part.name} {what}", allowed)
 
 
 async def _table(inspection: TableInspection) -> CheckResult:

@@ -14,9 +14,9 @@ from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import BlobLocation, TableLocation, VolumeConfig
 from s3k_async.diagnosis.check_result import (
-    Check,
     CheckResult,
     CheckStatus,
+    HealthCheck,
     failed,
     passed,
     run_checks,
@@ -26,9 +26,8 @@ from s3k_async.diagnosis.permission_checks import permission_checks, write_check
 from s3k_async.diagnosis.record_checks import mark_checks, record_checks
 from s3k_async.diagnosis.service_checks import access_check, contact_checks
 from s3k_async.diagnosis.setting_checks import setting_checks
-from s3k_async.diagnosis.volume_parts import VolumeParts, open_parts
+from s3k_async.diagnosis.volume_parts import BlobPart, TablePart, VolumeParts, open_parts
 from s3k_async.errors import UnsupportedError
-from s3k_async.volumes.connections import hot_location
 from s3k_async.volumes.iam_policies import Role
 
 __all__ = ["TIMEOUT", "Diagnosis", "diagnose", "versions_check"]
@@ -67,17 +66,13 @@ async def diagnose(
     results = await run_checks([versions_check()], seconds)
     async with AsyncExitStack() as stack:
         parts = open_parts(config, stack, session=session, runtime=runtime)
-        results += await run_checks([Check("capabilities", partial(_capabilities, parts))], seconds)
-        contacts = partial(contact_checks, seconds=seconds)
-        for found in await gather(contacts, parts.all, limit=4):
-            results += found
-        results += await run_checks(map(access_check, parts.all), seconds)
         results += await run_checks(
-            [each for part in parts.all for each in setting_checks(part)], seconds
+            [HealthCheck("capabilities", partial(_capabilities, parts))], seconds
         )
+        results += await _services(parts.all, seconds)
         for check in record_checks(parts):
             results += await run_checks([check], seconds)
-        results += await _hot(parts, seconds)
+        results += await _recorded(parts, seconds)
         results += await run_checks([*mark_checks(parts), *leftover_checks(parts)], seconds)
         if role is not None:
             checks = [
@@ -88,19 +83,34 @@ async def diagnose(
     return Diagnosis(results)
 
 
-async def _hot(parts: VolumeParts, seconds: float) -> list[CheckResult]:
-    """The checks of the hot location, which only the record names."""
-    location = hot_location(parts.config, "" if parts.record is None else parts.record.hot)
-    if location is None:
-        return []
-    part = parts.add("hot", location)
-    results = await contact_checks(part, seconds)
-    return results + await run_checks([access_check(part), *setting_checks(part)], seconds)
+async def _services(services: Sequence[TablePart | BlobPart], seconds: float) -> list[CheckResult]:
+    """The checks of services and disks, and of their settings."""
+    contacts = partial(contact_checks, seconds=seconds)
+    results = [each for found in await gather(contacts, services, limit=4) for each in found]
+    results += await run_checks(map(access_check, services), seconds)
+    settings = [each for part in services for each in setting_checks(part)]
+    return results + await run_checks(settings, seconds)
 
 
-def versions_check() -> Check:
+async def _recorded(parts: VolumeParts, seconds: float) -> list[CheckResult]:
+    """The checks of the locations that the record names."""
+    added: list[BlobPart] = []
+
+    async def opened() -> CheckResult:
+        try:
+            added.extend(parts.add_recorded())
+        except UnsupportedError as error:
+            return failed(error, remedy)
+        return passed(", ".join(part.location.label for part in parts.all))
+
+    remedy = "install the backend, or use the version of s3k-async that made the volume"
+    results = await run_checks([HealthCheck("locations", opened, remedy)], seconds)
+    return results + await _services(added, seconds)
+
+
+def versions_check() -> HealthCheck:
     """The check of the versions of Python and of the packages."""
-    return Check("versions", _versions)
+    return HealthCheck("versions", _versions)
 
 
 async def _versions() -> CheckResult:

@@ -21,7 +21,7 @@ from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.txn.volume_record import VolumeRecord
-from s3k_async.volumes.connections import VolumeConnections, log_location
+from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 
 __all__ = ["BlobPart", "TablePart", "VolumeParts", "open_parts"]
 
@@ -62,7 +62,7 @@ class VolumeParts:
     runtime: Runtime
     table: TablePart
     blobs: list[BlobPart]
-    """The data location first, then those that are not inside it."""
+    """The data location, then those that the record says there are (`add_recorded`)."""
     connections: VolumeConnections
     opening: Mapping[Part, OpenContext] = field(default_factory=dict)
     record: VolumeRecord | None = None
@@ -72,6 +72,18 @@ class VolumeParts:
     def all(self) -> list[TablePart | BlobPart]:
         """Table and blobs."""
         return [self.table, *self.blobs]
+
+    def add_recorded(self) -> list[BlobPart]:
+        """Open the log, unless it is inside the data location or disabled, and the hot location;
+        both as the record says, if it is known. Raises ConfigError, UnsupportedError."""
+        record, log = self.record, log_location(self.config)
+        mode = self.config.log_mode if record is None else record.log_mode
+        added = []
+        if mode != "disabled" and log.prefix_within(self.config.data) is None:
+            added.append(self.add("log", log))
+        if (hot := hot_location(self.config, "" if record is None else record.hot)) is not None:
+            added.append(self.add("hot", hot))
+        return added
 
     def add(self, name: str, location: BlobLocation) -> BlobPart:
         """Open a further location."""
@@ -108,7 +120,4 @@ def open_parts(
     table = TablePart(config.table, items, store, known)
     parts = VolumeParts(config, runtime, table, [], connections, opening)
     parts.add("data", config.data)
-    log = log_location(config)
-    if config.log_mode != "disabled" and log.prefix_within(config.data) is None:
-        parts.add("log", log)
     return parts

@@ -1,22 +1,35 @@
-"""The examples at the end of each command's help: all are run, in an embedded volume."""
+"""The examples at the end of each command's help: all are run, in an embedded volume; interrupted,
+to the end at a terminal, and into a pipe that is closed."""
 
 from __future__ import annotations
 
+import io
 import os
+import pty
+import re
 import shlex
 import shutil
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import click
 import pytest
 
 from s3k_async import S3kSyncClient
+from s3k_async.cli import main
 from s3k_async.cli.application import s3k
 from s3k_async.cli.examples import EXAMPLES
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
 
 ELSEWHERE = {
+    "dev up": "tests/cli/test_dev.py",
     "oplog retire": "tests/cli/test_moving.py",
     "set-capacity": "tests/cli/test_capacity.py",
 }
@@ -49,11 +62,22 @@ def test_every_command_has_examples_at_the_end_of_its_help(cli: Cli) -> None:
             assert example.startswith(f"s3k {group if default else command}")
 
 
+OFFLINE = {
+    "cache clear",
+    "cache evict",
+    "cache info",
+    "completion",
+    "dev down",
+    "dev status",
+    "plan",
+    "policy",
+}
+"""Commands that send no request."""
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with volumes and local files, which is copied for each command."""
-    from s3k_async.cli import main
-
     top = tmp_path_factory.mktemp("model")
     before = os.getcwd()
     os.chdir(top)
@@ -87,7 +111,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", sorted({*EXAMPLES} - {*ELSEWHERE}))
 def test_the_examples_can_be_run(
-    command: str, model: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: str,
+    model: Path,
+    cli: Cli,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     monkeypatch.setenv("S3K_VOLUME", "./vol")
@@ -104,6 +133,73 @@ def test_the_examples_can_be_run(
         if "$KEY" in example:
             monkeypatch.setenv("KEY", cli.ok("stat", "/raw/a.csv", "--json").json()["physical"])
         words = [os.path.expandvars(word) for word in shlex.split(example)]
-        words = [word.replace("/tmp/", f"{place}/") for word in words]
-        done = cli(*words[1:])
-        assert (done.code, done.errors) == (0, ""), (example, done)
+        words = [word.replace("/tmp/", f"{place}/") for word in words][1:]
+        assert interrupted(cli, words) == (command not in OFFLINE)
+        code, shown = at_a_terminal(words)
+        assert code == 0, (example, shown)
+        assert not re.search(r"[^\t\r\n -~\x80-\U0010ffff]", shown), shown
+        assert "s3k: " not in shown
+        with_a_closed_pipe(words, capsysbinary)
+
+
+def interrupted(cli: Cli, words: Sequence[str]) -> bool:
+    """Ctrl-C before the first request ends a command with code 130 and one line. Whether it sends
+    requests."""
+    calls = 0
+
+    async def gate(_: Call) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with FaultPlan(gate).injected():
+        done = cli(*words)
+    if calls:
+        assert (done.code, done.output, done.errors) == (130, b"", "s3k: interrupted\n"), words
+    return bool(calls)
+
+
+def at_a_terminal(words: Sequence[str]) -> tuple[int, str]:
+    """The code of a command with a terminal on all its streams, and what was shown."""
+    ours, theirs = pty.openpty()
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # the other end was closed
+            while piece := os.read(ours, 65536):
+                pieces.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with (
+        patch.object(sys, "stdin", open(os.dup(theirs), encoding="utf-8")),
+        patch.object(sys, "stdout", open(os.dup(theirs), "w", encoding="utf-8")),
+        patch.object(sys, "stderr", open(os.dup(theirs), "w", encoding="utf-8")),
+    ):
+        code = main(words)
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            stream.close()
+    os.close(theirs)
+    reader.join()
+    os.close(ours)
+    return code, b"".join(pieces).decode()
+
+
+def with_a_closed_pipe(words: Sequence[str], capture: pytest.CaptureFixture[bytes]) -> None:
+    """The command once more, with nobody who reads its output: quietly with code 141, unless it
+    fails, or writes nothing, since it has been run."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with (
+        patch.object(sys, "stdout", open(theirs, "w", encoding="utf-8")),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
+    ):
+        output = sys.stdout
+        capture.readouterr()
+        code = main(words)
+        shown = capture.readouterr()
+        output.close()
+    errors = shown.err.decode()
+    assert code == 141 or all(line.startswith("s3k: ") for line in errors.splitlines()), words
+    assert code == 0 or bool(errors) == (code != 141), (words, code, errors)

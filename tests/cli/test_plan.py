@@ -235,3 +235,68 @@ def test_the_page_on_layouts_shows_what_is_printed(cli: Cli) -> None:
             assert [line for line in lines if line not in printed] == [], command
             shown += len(lines)
     assert shown > 20
+
+
+def test_the_price(cli: Cli) -> None:
+    told = cli.ok("plan", "write", "--files", "1M", "--file-size", "1k", "--json").json()
+    table = told["read_units"] * 0.125e-6 + told["write_units"] * 0.625e-6
+    puts = told["requests"]["data"]["PutObject"]["likely"]
+    assert told["dollars"]["table"] == pytest.approx(table)
+    assert told["dollars"]["data"] == pytest.approx(puts * 5e-6) == pytest.approx(5.0)
+    parts = (told["dollars"][part] for part in ("table", "data", "log"))
+    assert told["dollars"]["total"] == pytest.approx(sum(parts))
+    assert told["price_table"]["date"] == "2024-11-01"
+    lines = cli.ok("plan", "write", "--files", "1M", "--file-size", "1k").lines
+    (price,) = (line for line in lines if line.startswith("price "))
+    assert price.endswith("data $5.00, log $" + f"{told['dollars']['log']:,.2f}")
+    assert any("AWS list prices, us-east-1" in line and "2024-11-01" in line for line in lines)
+
+
+def test_reads_and_deletions_have_prices_of_their_own(cli: Cli) -> None:
+    reads = cli.ok("plan", "read", "--files", "1M", "--file-size", "1k", "--json").json()
+    assert reads["dollars"]["data"] == pytest.approx(0.4)
+    deleted = cli.ok("plan", "delete", "--layout", "tree", "--files", "1M", "--json").json()
+    assert deleted["reclamation"]["write_units"] > 0
+    wanted = sum(
+        units["read_units"] * 0.125e-6 + units["write_units"] * 0.625e-6
+        for units in (deleted, deleted["reclamation"])
+    )
+    assert deleted["dollars"]["table"] == pytest.approx(wanted)
+
+
+PRICES = """source = "our contract"
+date = "2026-01-01"
+read_units = 1
+write_units = 2.5
+puts = 10
+gets = 1
+"""
+
+
+def test_prices_of_a_file(cli: Cli) -> None:
+    Path("prices.toml").write_text(PRICES)
+    told = cli.ok("plan", "stat", "--files", "1M", "--prices", "prices.toml", "--json").json()
+    assert told["dollars"]["total"] == pytest.approx(told["read_units"] * 1e-6)
+    assert told["price_table"] == {"source": "our contract", "date": "2026-01-01"}
+    mixed = cli.ok("plan", "mix", "write=1", "--prices", "prices.toml").out
+    assert "by our contract, 2026-01-01" in mixed
+    assert "dollars" in mixed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("gets = 1", ""),
+        ("gets = 1", "gets = -1"),
+        ("gets = 1", "gets = true"),
+        ("gets = 1", "gets = nan"),
+        ("gets = 1", 'gets = "1"'),
+        ("gets = 1", "gets = 1\nputz = 1"),
+        ("gets = 1", "gets ="),
+        ('date = "2026-01-01"', "date = 2026-01-01"),
+    ],
+)
+def test_a_price_table_that_is_none(cli: Cli, old: str, new: str) -> None:
+    Path("prices.toml").write_text(PRICES.replace(old, new))
+    assert "prices.toml" in cli.fails(11, "plan", "stat", "--prices", "prices.toml").errors
+    assert "none.toml" in cli.fails(11, "plan", "stat", "--prices", "none.toml").errors

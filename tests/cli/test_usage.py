@@ -49,6 +49,7 @@ COMMANDS = (
     "migrate",
     "spark",
     "completion",
+    "dev",
 )
 
 
@@ -200,7 +201,7 @@ def test_the_overview_has_every_command_once_in_aligned_sections(cli: Cli) -> No
         "Change commands",
         "Volume commands",
         "Maintenance commands",
-        "Shell commands",
+        "Development commands",
     ]
 
 

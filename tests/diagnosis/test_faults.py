@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,13 @@ from s3k_async.config import DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.diagnosis import leftover_checks
 from s3k_async.diagnosis.check_result import CheckResult, CheckStatus
 from s3k_async.diagnosis.volume_diagnosis import Diagnosis, diagnose
-from s3k_async.errors import NoSpaceError
+from s3k_async.errors import (
+    NoSpaceError,
+    PermissionDeniedError,
+    S3kError,
+    ServiceError,
+    UnreachableError,
+)
 from s3k_async.testing import FaultPlan, MemoryBlobs
 from s3k_async.txn.txn_record import TransactionRecords
 from s3k_async.txn.volume_record import RECORD_KEY, TAG
@@ -470,9 +478,60 @@ async def test_a_service_without_conditional_writes(
     )
 
 
-@embedded
+@volume_backends("embedded", "redis", "rocksdb")
 async def test_every_role_can_be_diagnosed_where_iam_does_not_apply(located: Located) -> None:
     for role in ROLES:
         diagnosis = await diagnose(located.config, role=role)
         assert not diagnosis.of("failure")
         assert ("data write" in {each.name for each in diagnosis.results}) == (role != "reader")
+
+
+@embedded
+async def test_what_a_volume_does_not_have_is_no_failure(new_volume: VolumeMaker) -> None:
+    config = new_volume(log_mode="disabled")
+    await init_volume(config)
+    diagnosis = await diagnose(replace(config, log_mode=None))
+    assert not diagnosis.of("failure")
+    assert not [each for each in diagnosis.results if each.name.startswith("log ")]
+
+
+@in_memory
+async def test_a_volume_of_the_old_version(new_volume: VolumeMaker) -> None:
+    config = new_volume()
+    store, blobs = config.table.open(OpenContext()), config.data.open(OpenContext())
+    await store.create()
+    await blobs.create()
+    await store.write(Put({"path": "ks://old/-sf0", "children": "c"}, ABSENT))
+    old = replace(config, kind="s3k-1.0", suffix_count=1, log_mode="disabled")
+    diagnosis = await diagnose(old)
+    assert not diagnosis.of("failure")
+    assert "1.0 has no record" in named(diagnosis, "record").found
+
+
+@embedded
+async def test_a_hot_location(new_volume: VolumeMaker, tmp_path: Path) -> None:
+    config = new_volume()
+    await init_volume(config, hot=str(tmp_path / "fast"))
+    assert named(await diagnose(config), "hot access").status == "ok"
+    shutil.rmtree(tmp_path / "fast")
+    found(await diagnose(config), "hot access", "failure", "does not exist")
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (PermissionDeniedError("no"), "s3k policy"),
+        (UnreachableError("no"), "network"),
+        (ServiceError("odd", service_code="Odd"), "docs/errors.md"),
+    ],
+)
+async def test_every_failure_says_what_to_do(
+    located: Located, error: S3kError, remedy: str
+) -> None:
+    plan = FaultPlan()
+    plan.fail_when(lambda call: call.method in ("get", "query"), error, times=50)
+    with plan.injected():
+        diagnosis = await diagnose(located.config, role="operator")
+    assert remedy in found(diagnosis, "record", "failure", error.message).remedy
+    assert all(each.remedy for each in diagnosis.of("failure"))

@@ -11,7 +11,7 @@ from s3k_async.cli.exit_codes import ExitCode, exit_code
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.diagnosis.check_result import Check, CheckResult, failed, run_checks
+from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, run_checks
 from s3k_async.diagnosis.volume_diagnosis import TIMEOUT, Diagnosis, diagnose, versions_check
 from s3k_async.errors import ConfigError, InvalidArgumentError, UnsupportedError
 from s3k_async.volumes.iam_policies import ROLES, Role
@@ -71,7 +71,9 @@ async def _unresolved(error: ConfigError | UnsupportedError, seconds: float) -> 
     async def settings() -> CheckResult:
         return failed(error, _REMEDY)
 
-    return Diagnosis(await run_checks([versions_check(), Check("settings", settings)], seconds))
+    return Diagnosis(
+        await run_checks([versions_check(), HealthCheck("settings", settings)], seconds)
+    )
 
 
 def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from s3k_async.cost_model import (
         CapacityCost,
         ChildCount,
+        Cost,
         LaidTree,
         Prediction,
+        PriceTable,
         Service,
         TreeShape,
         VerbArguments,
@@ -91,6 +93,10 @@ class _Plan:
     reclamation: Prediction | None
     cost: CapacityCost
 
+    def dollars(self, prices: PriceTable) -> Cost:
+        """What the requests cost, with those of the reclamation."""
+        return prices.cost(self.prediction) + prices.cost(self.reclamation)
+
 
 @click.command(cls=PlainCommand)
 @click.argument("verb", type=click.Choice([*VERBS, MIX]), metavar="VERB")
@@ -127,6 +133,12 @@ class _Plan:
     help="Price of a write unit in read units, for the comparison of a mix.",
 )
 @click.option(
+    "--prices",
+    "price_file",
+    metavar="FILE",
+    help="Price table in TOML, instead of the list prices of AWS in us-east-1.",
+)
+@click.option(
     "--new-client",
     is_flag=True,
     help="Layout tree: assume that the client has not read the directories before.",
@@ -150,6 +162,7 @@ def plan(
     latency: float,
     s3_latency: float,
     write_price: float,
+    price_file: str | None,
     **options: int,
 ) -> None:
     """Estimate the requests, capacity units, time and bottleneck of VERB on a tree, offline.
@@ -163,8 +176,18 @@ def plan(
     `s3k plan mix stat=60 read=20 write=15 rename=1`. Calls of list, rename, delete and load apply
     to one directory with files each.
     """
-    from s3k_async.cost_model import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
+    from s3k_async.cost_model import (
+        COLD,
+        LIST_PRICES,
+        WARM,
+        Latency,
+        Service,
+        TreeShape,
+        read_prices,
+        suggest_suffix_count,
+    )
 
+    prices = LIST_PRICES if price_file is None else read_prices(price_file)
     times = Latency.of(latency / 1000, s3_latency / 1000)
     shape = TreeShape(
         files=options["files"],
@@ -189,7 +212,7 @@ def plan(
             raise click.UsageError("`s3k plan mix` compares both layouts: omit --layout")
         calls = _calls(shares, options["calls"])
         plans = {name: _mixed(calls, assumed, name, suffix_count) for name in LAYOUTS}
-        _tell_mix(invocation, calls, plans, write_price)
+        _tell_mix(invocation, calls, plans, write_price, prices)
         return
     if shares:
         raise click.UsageError(f"shares of verbs are for `s3k plan mix`, not for {verb}")
@@ -198,7 +221,7 @@ def plan(
         return _planned(verb, assumed, layout or "path", suffix_count)
 
     suggested = suggest_suffix_count(lambda number: planned(number).prediction)
-    _tell(invocation, planned(suffix_count), suggested)
+    _tell(invocation, planned(suffix_count), suggested, prices)
 
 
 def _calls(shares: Iterable[str], total: int) -> dict[str, int]:
@@ -259,15 +282,16 @@ def _mixed(
     return _Plan(prediction, reclaimed, CapacityCost.of(work, later))
 
 
-def _tell(invocation: Invocation, plan: _Plan, suggested: int) -> None:
+def _tell(invocation: Invocation, plan: _Plan, suggested: int, prices: PriceTable) -> None:
     if invocation.json:
-        invocation.output.json(_document(plan) | {"suggested_suffix_count": suggested})
+        document = _document(plan, prices) | _price_fields(prices)
+        invocation.output.json(document | {"suggested_suffix_count": suggested})
         return
-    for line in _lines(plan, suggested):
+    for line in _lines(plan, suggested, prices):
         invocation.output.line(line)
 
 
-def _lines(plan: _Plan, suggested: int) -> list[str]:
+def _lines(plan: _Plan, suggested: int, prices: PriceTable) -> list[str]:
     prediction = plan.prediction
     bound = prediction.bounds[0]
     lines = [
@@ -287,8 +311,12 @@ def _lines(plan: _Plan, suggested: int) -> list[str]:
             f"later    reclamation by gc: {plan.reclamation.total.likely:,} requests, "
             f"{_units(plan.reclamation)}"
         )
+    cost = plan.dollars(prices)
+    parts = f"table {_money(cost.table)}, data {_money(cost.data)}, log {_money(cost.log)}"
     return [
         *lines,
+        f"price    {_money(cost.total)}: {parts}",
+        f"         {_origin(prices)}",
         (
             f"hottest  {hottest.partition}: {hottest.read_units:,.0f} read units, "
             f"{hottest.write_units:,.0f} write units"
@@ -296,6 +324,24 @@ def _lines(plan: _Plan, suggested: int) -> list[str]:
         f"bounds   {bounds}",
         f"suggested suffix count: {suggested:,}",
     ]
+
+
+def _money(dollars: float) -> str:
+    """Dollars and cents."""
+    return f"${dollars:,.2f}" if dollars >= 0.005 or not dollars else "<$0.01"
+
+
+def _origin(prices: PriceTable) -> str:
+    return f"requests alone, by {prices.source}, {prices.date}"
+
+
+def _price_fields(prices: PriceTable) -> dict[str, Any]:
+    """The JSON field that says whose prices they are."""
+    return {"price_table": {"source": prices.source, "date": prices.date}}
+
+
+def _dollar_fields(cost: Cost) -> dict[str, float]:
+    return {"table": cost.table, "data": cost.data, "log": cost.log, "total": cost.total}
 
 
 def _place(prediction: Prediction) -> str:
@@ -314,6 +360,7 @@ def _tell_mix(
     calls: Mapping[str, int],
     plans: Mapping[LayoutName, _Plan],
     write_price: float,
+    table: PriceTable,
 ) -> None:
     prices = {name: plan.cost.in_read_units(write_price) for name, plan in plans.items()}
     break_even = plans["path"].cost.break_even(plans["tree"].cost)
@@ -328,15 +375,16 @@ def _tell_mix(
                 "files": first.files,
                 "directories": first.directories,
                 "suffix_count": first.suffix_count,
-                "layouts": {name: _costs(plan) for name, plan in plans.items()},
+                "layouts": {name: _costs(plan, table) for name, plan in plans.items()},
                 "write_price": write_price,
                 "prices": prices,
                 "cheaper": cheaper,
                 "break_even": break_even,
+                **_price_fields(table),
             }
         )
         return
-    for line in _mix_lines(calls, list(plans.values())):
+    for line in _mix_lines(calls, list(plans.values()), table):
         invocation.output.line(line)
     invocation.output.line("")
     invocation.output.line(_verdict(prices, cheaper, write_price))
@@ -344,7 +392,7 @@ def _tell_mix(
         invocation.output.line(_validity(plans, cheaper, break_even))
 
 
-def _mix_lines(calls: Mapping[str, int], plans: Iterable[_Plan]) -> list[str]:
+def _mix_lines(calls: Mapping[str, int], plans: Sequence[_Plan], prices: PriceTable) -> list[str]:
     predictions = [plan.prediction for plan in plans]
     later = [plan.reclamation for plan in plans]
     operations = sorted({key for each in predictions for key in each.requests})
@@ -372,7 +420,9 @@ def _mix_lines(calls: Mapping[str, int], plans: Iterable[_Plan]) -> list[str]:
             lines += [row(f"{name}read units", reads), row(f"{name}write units", writes)]
     return [
         *lines,
+        row("dollars", (_money(plan.dollars(prices).total) for plan in plans)),
         row("time", (_duration(each.seconds) for each in predictions)),
+        _origin(prices),
         *(f"bound in layout {each.layout}: {each.bounds[0].reason}" for each in predictions),
     ]
 
@@ -426,7 +476,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 10_000 else f"{seconds / 3600:.1f} h"
 
 
-def _document(plan: _Plan) -> dict[str, Any]:
+def _document(plan: _Plan, prices: PriceTable) -> dict[str, Any]:
     prediction = plan.prediction
     return {
         "verb": prediction.verb,
@@ -434,11 +484,11 @@ def _document(plan: _Plan) -> dict[str, Any]:
         "files": prediction.files,
         "directories": prediction.directories,
         "suffix_count": prediction.suffix_count,
-        **_costs(plan),
+        **_costs(plan, prices),
     }
 
 
-def _costs(plan: _Plan) -> dict[str, Any]:
+def _costs(plan: _Plan, prices: PriceTable) -> dict[str, Any]:
     prediction, reclamation = plan.prediction, plan.reclamation
     hottest = prediction.hottest
     return {
@@ -446,6 +496,7 @@ def _costs(plan: _Plan) -> dict[str, Any]:
         "bound": prediction.bounds[0].name,
         **_amounts(prediction),
         "reclamation": None if reclamation is None else _amounts(reclamation),
+        "dollars": _dollar_fields(plan.dollars(prices)),
         "hottest": {
             "partition": hottest.partition,
             "read_units": hottest.read_units,

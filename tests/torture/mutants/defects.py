@@ -52,6 +52,9 @@ TRANSACTIONS = "tests/layouts/test_transactions.py"
 EXTENTS = "tests/storage/test_extents.py"
 DIAGNOSIS = "tests/diagnosis/test_faults.py"
 DOCTOR = "tests/cli/test_doctor.py"
+COMPLETION = "tests/cli/test_completion.py"
+PLAN = "tests/cli/test_plan.py"
+TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
 DETECTION = "tests/client/test_change_detection.py"
@@ -2845,6 +2848,48 @@ DEFECTS: tuple[Defect, ...] = (
         '    failures = diagnosis.of("failure")\n',
         '    failures = [*diagnosis.of("failure"), *diagnosis.of("warning")]\n',
         f"{DOCTOR}::test_a_warning_is_no_failure",
+    ),
+    Defect(
+        "completion: a listing without a time limit",
+        "cli/word_completion.py",
+        "anyio.move_on_after(SECONDS)",
+        "anyio.move_on_after(None)",
+        f"{COMPLETION}::test_errors_are_silent_and_listings_bounded",
+    ),
+    Defect(
+        "completion: bash gets what stands before the colon once more",
+        "cli/shell_completion.py",
+        "value[at:] if",
+        "value if",
+        f"{COMPLETION}::test_what_bash_replaces",
+    ),
+    Defect(
+        "plan: a read of the bucket costs as much as a write",
+        "cost_model/price_table.py",
+        "return self.gets if operation in _READS else self.puts",
+        "return self.puts",
+        f"{PLAN}::test_reads_and_deletions_have_prices_of_their_own",
+    ),
+    Defect(
+        "plan: reclamation is free",
+        "cli/commands/plan.py",
+        " + prices.cost(self.reclamation)",
+        "",
+        f"{PLAN}::test_reads_and_deletions_have_prices_of_their_own",
+    ),
+    Defect(
+        "progress: the rate since the start of the command",
+        "cli/progress.py",
+        "        self._phase_start = SYSTEM.monotonic()\n        self._parts",
+        "        self._parts",
+        f"{TERMINAL}::test_the_rate_is_that_of_the_phase",
+    ),
+    Defect(
+        "ls: columns wider than the terminal",
+        "cli/output.py",
+        "(len(column) - 1) <= room:",
+        "(len(column) - 1) <= 2 * room:",
+        f"{TERMINAL}::test_columns_fit_the_terminal",
     ),
     Defect(
         "command line: a line feed at the end that starts a line",
