@@ -32,6 +32,10 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("undelete", PathExistsError): "--to brings it back at another path",
     ("touch", IsDirectoryError): "touch is for files",
 }
+_EXPANDING: Final = frozenset(
+    ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "rm", "stat", "tail")
+)
+"""Commands that take patterns for paths (`path_patterns`)."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
@@ -42,6 +46,8 @@ def remedy_for(error: BaseException, command: str | None) -> str:
     if isinstance(error, PathNotFoundError) and error.path is not None:
         name = error.path.rpartition("/")[2]
         if _PATTERN.search(name):
+            if command in _EXPANDING:
+                return f"s3k find PATH --name '{name}' lists what matches at any depth below PATH"
             return (
                 f"patterns are not expanded: s3k find PATH --name '{name}' lists matching "
                 "paths below PATH"
