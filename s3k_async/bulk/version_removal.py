@@ -15,7 +15,7 @@ from typing import Final
 import anyio.to_thread
 
 from s3k_async._core.concurrency import gather
-from s3k_async.bulk.file_versions import log_of, may_see, require_visible
+from s3k_async.bulk.file_versions import FormerAccess, log_of, require_visible
 from s3k_async.bulk.path_changes import delete
 from s3k_async.bulk.publish import ProgressCallback, is_below
 from s3k_async.errors import BusyError, PartialFailureError, PathNotFoundError
@@ -117,8 +117,9 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
         files = await anyio.to_thread.run_sync(_deleted_files, log, path, below)
     undecided = [file.last.path for file in files if file.is_undecided]
     files = [file for file in files if not file.is_undecided]
+    access = FormerAccess(volume)
     for file in files:
-        if not await may_see(volume, file.last):
+        if not await access.may_see(file.last):
             volume.store.access.require_owner(file.last, "remove its versions")
         await volume.store.access.permit_removal(file.last)
     found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
