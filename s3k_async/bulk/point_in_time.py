@@ -233,8 +233,8 @@ def _problem(path: str, reason: str) -> _Difference:
 async def _apply(
     volume: Volume, found: Sequence[_Difference], progress: ProgressCallback | None
 ) -> ChangeResult:
-    """Make the changes: directories from the trash first, so that nothing is created at their
-    paths; deletions last."""
+    """Make the changes: directories first, the topmost before those below them, so that each gets
+    its attributes, and nothing is created at the path of one from the trash; deletions last."""
     store = volume.store
     tally = ProgressTally("restore", progress)
 
@@ -260,10 +260,9 @@ async def _apply(
     def of(*kinds: PastChangeKind) -> list[_Difference]:
         return [each for each in found if each.change.kind in kinds]
 
-    for trashed in sorted(of("restore_directory"), key=lambda each: each.change.path.count("/")):
-        await directory(trashed)
-    for made in of("create_directory"):
-        await directory(made)
+    directories = of("restore_directory", "create_directory")
+    for each in sorted(directories, key=lambda each: each.change.path.count("/")):
+        await directory(each)
     created = [each.past for each in of("create") if each.past is not None]
     await bring_back_many(
         volume,
