@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from s3k_async.bulk.past_tree import PastTree
 from s3k_async.errors import (
     InvalidArgumentError,
     S3kError,
 )
-from s3k_async.model import ChangeResult
+from s3k_async.model import ChangeResult, Entry
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.trees import DirectoryTree, VolumeTree, synchronize
 from tests.client.rig import paths
@@ -167,6 +169,38 @@ async def test_the_attributes_of_a_directory_above_one_from_the_trash(place: Pla
     assert result.done.failures == ()
     assert await place.contents() == {"/a/b/f": b"1"}
     assert (await fs.stat("/a")).attributes.mode == 0o700
+
+
+async def test_a_comparison_does_not_block_the_event_loop(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c", "s/d"):
+        await fs.write(f"/d/{name}", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    await fs.delete("/d/b")
+    await fs.delete("/d/s", recursive=True)
+    on_loop: list[str] = []
+    take, left = PastTree.take, PastTree.left
+
+    def note(what: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            on_loop.append(what)
+
+    def taking(self: PastTree, path: str) -> Entry | None:
+        note(path)
+        return take(self, path)
+
+    def leaving(self: PastTree) -> Iterator[Entry]:
+        for entry in left(self):
+            note(entry.path)
+            yield entry
+
+    monkeypatch.setattr(PastTree, "take", taking)
+    monkeypatch.setattr(PastTree, "left", leaving)
+    assert {"/d/a", "/d/b"} <= {each.path for each in (await fs.restore("/d", at)).changes}
+    assert set(on_loop) <= {"/d/s"}  # one for each directory in the trash
 
 
 NAMES = ("a", "b", "c")
