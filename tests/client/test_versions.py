@@ -333,6 +333,21 @@ def _as_user(config: VolumeConfig, uid: int) -> VolumeConfig:
     return replace(config, tuning=replace(config.tuning, uid=uid, gids=(uid,)))
 
 
+async def test_a_deleted_directory_whose_path_is_taken(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/f", b"1")
+    await fs.delete("/d", recursive=True)
+    await fs.makedirs("/d")
+    if fs.config.layout == "tree":
+        with pytest.raises(PathExistsError):
+            await fs.undelete("/d", recursive=True)
+        await fs.undelete("/d", target="/e", recursive=True)
+        assert await place.contents() == {"/e/f": b"1"}
+    else:
+        await fs.undelete("/d", recursive=True)
+        assert await place.contents() == {"/d/f": b"1"}
+
+
 async def test_another_directory_at_the_path_of_a_private_one(layout: LayoutName) -> None:
     clock = FakeClock()
     runtime = fake_runtime(clock)
