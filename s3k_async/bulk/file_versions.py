@@ -44,6 +44,7 @@ __all__ = [
     "list_versions",
     "log_of",
     "logged_versions",
+    "place_of",
     "read_log",
     "require_visible",
 ]
@@ -150,7 +151,7 @@ async def logged_versions(volume: Volume, path: str, version: str = "") -> list[
     current = await require_visible(volume, path)
     if current is not None and current.is_dir:
         raise IsDirectoryError("a directory is at the path, and has no versions", path=path)
-    place = await _place_of(volume, path)
+    place = await place_of(volume, path)
     if version:
         histories = await _history_of_version(volume, path, version)
     else:
@@ -206,7 +207,7 @@ async def histories_at(volume: Volume, path: str, *, below: bool = False) -> lis
     any time: by their paths of that time, and in layout `tree` also by the directory that is at the
     parent's path now."""
     text = path if below else "/" + path.rpartition("/")[2]
-    place = None if below else await _place_of(volume, path)
+    place = None if below else await place_of(volume, path)
     log = await read_log(volume, path)
 
     def find() -> list[ObjectHistory]:
@@ -278,7 +279,7 @@ async def has_data(volume: Volume, entry: Entry) -> bool:
     return False
 
 
-async def _place_of(volume: Volume, path: str) -> str | None:
+async def place_of(volume: Volume, path: str) -> str | None:
     """In layout `tree` the entry key of a path in the directory that is at its parent's path now;
     None in layout `path`, and if there is none."""
     keys = volume.store.keys
