@@ -1,7 +1,8 @@
 """Glob patterns in path arguments: a pattern stands for the paths that match, in order.
 
 An argument with `*`, `?`, `[` or `{` is a path if that exists, and else a pattern as of
-`s3k_async.listing.globbing`. One that matches nothing is left as it is, so that its command reports
+`s3k_async.listing.globbing`. With a `/` at the end it matches directories alone. One that matches
+nothing is left as it is, so that its command reports
 it as missing.
 """
 
@@ -49,7 +50,13 @@ async def _matches(clients: Clients, text: str) -> list[str]:
     if await client.exists(address.path):
         return []
     pattern = address.path.rstrip("/")
-    matches = sorted([status.path async for status in client.glob(pattern)])
+    matches = sorted(
+        [
+            status.path
+            async for status in client.glob(pattern)
+            if status.is_dir or not address.is_into
+        ]
+    )
     return [_address(address, path) for path in matches]
 
 

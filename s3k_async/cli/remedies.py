@@ -46,12 +46,12 @@ def remedy_for(error: BaseException, command: str | None) -> str:
     if isinstance(error, PathNotFoundError) and error.path is not None:
         name = error.path.rpartition("/")[2]
         if _PATTERN.search(name):
-            if command in _EXPANDING:
-                return f"s3k find PATH --name '{name}' lists what matches at any depth below PATH"
-            return (
-                f"patterns are not expanded: s3k find PATH --name '{name}' lists matching "
-                "paths below PATH"
+            reason = (
+                "nothing matches the pattern"
+                if command in _EXPANDING
+                else "patterns are not expanded"
             )
+            return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
         if error.message == "no such directory in the trash":
             return "s3k trash ls lists the directories in it"
         if command == "mv" and error.message == "no such parent directory":
