@@ -334,6 +334,27 @@ async def test_a_client_that_closes_folds_its_journal(place: Place) -> None:
     assert await place.statistics() == (3, 3)
 
 
+async def test_a_client_closes_though_the_table_does_not_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has not folded is read, and folded by others."""
+    monkeypatch.setattr(bucket_counters, "CLOSING", 0.05)
+    faults = FaultPlan()
+    async with faulty_client(faults, place.config) as other:
+        await other.write("/b/f", b"1")
+
+        async def gate(call: Call) -> None:
+            if "s3k:counters" in call.key:
+                asked.append(call.method)
+                await asyncio.Event().wait()
+
+        asked: list[str] = []
+        faults.gate = gate
+        await asyncio.wait_for(other.close(), 30)
+        assert asked == ["get"]
+    assert await place.statistics() == (1, 1)
+
+
 async def test_writes_that_conflict_are_repeated(place: Place) -> None:
     """A write that is counted is a transaction, which the table refuses during another one."""
     for data in (b"new", b"over it"):

@@ -2682,6 +2682,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TIERED_BLOBS}::test_the_earlier_of_both_clocks_counts",
     ),
     Defect(
+        "tiers: copies of a client that writes through stay hot",
+        "storage/tiered_blobs.py",
+        "            not self.through\n            and isinstance(source, TieredBlobs)",
+        "            isinstance(source, TieredBlobs)",
+        f"{TIERED_VOLUMES}::test_copies_of_a_client_that_writes_through_are_cold_at_once",
+    ),
+    Defect(
         "tiers: a volume is opened without the mark of its hot location",
         "volumes/volume.py",
         "    if await read_claim(hot) is None:",
@@ -3199,6 +3206,20 @@ DEFECTS: tuple[Defect, ...] = (
         "+ len(journal) <= MAX_TRANSACTION",
         "<= MAX_TRANSACTION",
         f"{COUNTERS}::test_lists_of_files",
+    ),
+    Defect(
+        "counters: a journal that another call has folded is folded again",
+        "txn/bucket_counters.py",
+        "            if len(self._journal.get(bucket, ())) >= FOLDED:\n",
+        "            if len(self._journal[bucket]) >= FOLDED:\n",
+        f"{COUNTERS}::test_calls_that_fold_the_same_buckets",
+    ),
+    Defect(
+        "counters: a count that fails leaves the volume locked",
+        "migrate/features.py",
+        "            lock.touched = False\n",
+        "",
+        "tests/counters/test_migrations.py::test_a_damaged_item_leaves_the_volume_open_to_fsck",
     ),
     Defect(
         "counters: folded items that readers add",
