@@ -38,24 +38,25 @@ async def for_each_path(
 
 async def _matches(clients: Clients, text: str) -> list[str]:
     """Addresses of the paths that match; none if the argument is a path that exists, matches
-    nothing, or leads to an error, which its command reports."""
+    nothing, or is no address of a volume, which its command reports. Raises the errors of
+    `S3kClient.glob`."""
     try:
         address = parse_address(text)
         if not SPECIAL & {*address.path}:
             return []
         client = await clients.of(address)
-        if await client.exists(address.path):
-            return []
-        pattern = address.path.rstrip("/")
-        matches = sorted(
-            [
-                status.path
-                async for status in client.glob(pattern)
-                if status.is_dir or not address.is_into
-            ]
-        )
     except S3kError:
         return []
+    if await client.exists(address.path):
+        return []
+    pattern = address.path.rstrip("/")
+    matches = sorted(
+        [
+            status.path
+            async for status in client.glob(pattern)
+            if status.is_dir or not address.is_into
+        ]
+    )
     return [_address(address, path) for path in matches]
 
 

@@ -35,7 +35,7 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
 _EXPANDING: Final = frozenset(
     ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "rm", "stat", "tail")
 )
-"""Commands that expand patterns."""
+"""Commands that take patterns for paths (`path_patterns`)."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 

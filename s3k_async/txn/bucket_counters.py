@@ -121,8 +121,10 @@ class BucketCounters:
 
     async def fold_full(self) -> None:
         """Fold the journal items of buckets that have enough of them. A failure is only logged."""
-        for bucket in [each for each, held in self._journal.items() if len(held) >= FOLDED]:
-            await self._fold_own(bucket)
+        for bucket in list(self._journal):
+            # Another call may have folded it meanwhile.
+            if len(self._journal.get(bucket, ())) >= FOLDED:
+                await self._fold_own(bucket)
 
     async def close(self) -> None:
         """Fold the journal items that are left. A failure is only logged, and ends it: readers do

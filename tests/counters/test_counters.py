@@ -389,6 +389,32 @@ async def test_a_folding_that_is_interrupted_anywhere(layout: LayoutName) -> Non
                 await check_counters(place.volume)
 
 
+async def test_calls_that_fold_the_same_buckets(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction fills the journals of two buckets; while it folds the first one, another call
+    folds the second one."""
+    monkeypatch.setattr(bucket_counters, "FOLDED", 2)
+    fs = place.fs
+    await fs.makedirs("/c")
+    await fs.makedirs("/d")
+    for bucket in "bc":
+        await fs.write(f"/{bucket}/one", b"1")
+    folded: list[str] = []
+
+    async def gate(call: Call) -> None:
+        if call.method == "get" and "s3k:counters/b" in call.key and not folded:
+            folded.append("b")
+            await fs.write("/d/meanwhile", b"1")
+
+    place.faults.gate = gate
+    async with fs.transaction() as tx:
+        await tx.write("/b/two", b"2")
+        await tx.write("/c/two", b"2")
+    assert folded == ["b"]
+    assert (await place.statistics(), await place.statistics("c")) == ((2, 2), (2, 2))
+
+
 async def test_what_another_client_has_folded_is_not_folded_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

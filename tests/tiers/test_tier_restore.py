@@ -14,6 +14,8 @@ from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, VolumeConfig
 from s3k_async.errors import NotAVolumeError, VolumeExistsError, VolumeNotFoundError
 from s3k_async.integrity.repair import verify_volume
+from s3k_async.migrate.dump import dump_volume
+from s3k_async.migrate.load import load_volume
 from s3k_async.model import LayoutName
 from s3k_async.testing import FaultPlan, Moment
 from s3k_async.txn import volume_lock
@@ -148,3 +150,17 @@ async def test_a_new_volume_does_not_replace_a_lost_one() -> None:
     await lose_table(config)
     with pytest.raises(VolumeExistsError, match="s3k fsck restore"):
         await init_volume(config)
+
+
+async def test_a_dump_is_loaded_into_the_locations_of_the_lost_table(tmp_path: Path) -> None:
+    config = await tiered_volume()
+    await lived(config)
+    dump = str(tmp_path / "dump")
+    async with opened(config) as (volume, _):
+        await dump_volume(volume, dump)
+    await lose_table(config)
+    await load_volume(dump, config, check=True)
+    async with opened(config) as (volume, _):
+        assert volume.record.hot == f"memory://{config.name}-hot/"
+    async with S3kClient(config=config) as fs:
+        assert {path: await fs.read(path) for path in FILES} == FILES
