@@ -79,7 +79,8 @@ async def delete_permanently(
     `recursive` also below, the path. The result counts what was removed, or, if nothing was at the
     path, the deleted files that had data. Raises as `delete` and `remove_versions`."""
     log_of(volume, path)
-    top = await volume.store.get(path)
+    has_trash = recursive and volume.store.layout.has_trash
+    top = await volume.store.get(path) if has_trash else None
     removed = await delete(
         volume,
         path,
@@ -91,7 +92,7 @@ async def delete_permanently(
         wait=True,
     )
     directories: set[str] = set()
-    if recursive and volume.store.layout.has_trash:
+    if has_trash:
         trash = volume.store.layout.trash()
         items = [each for each in await trash.items() if is_below(each.was, path)]
         if top is not None and top.is_dir:
