@@ -2789,7 +2789,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "doctor: a failure ends the checks after it",
         "diagnosis/check_result.py",
-        "    except S3kError as error:\n        result = failed(error, check.remedy)\n",
+        "    except S3kError as error:\n        result = failed(error, check.remedy or _remedy(error))\n",
         "",
         f"{DIAGNOSIS}::test_a_record_and_a_tag_that_differ",
     ),
