@@ -145,6 +145,8 @@ async def undelete_tree(
         return tally.result
     wanted = await _deleted_below(volume, path, since_ms)
     if not wanted:
+        if item is not None:
+            await _require_free(volume, target)
         raise await _nothing_at(volume, path, "", recursive=True)
 
     def done(place: str, size: int) -> None:

@@ -190,6 +190,7 @@ class _SyncRun:
             await target.copy_files(
                 self._source,
                 files,
+                overwrite=self._options.overwrite,
                 done=lambda entry, size: self._copies.done(entry.path, size),
                 failed=self._fail,
             )

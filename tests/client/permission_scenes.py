@@ -89,6 +89,10 @@ async def extended(fs: S3kClient) -> None:
     await fs.append("/d/f", b"x")
 
 
+async def overwritten(fs: S3kClient) -> None:
+    await fs.write("/d/f", b"new")
+
+
 async def discarded(fs: S3kClient) -> None:
     await fs.discard_staged([await staged_file(fs)])
 
@@ -143,6 +147,7 @@ SCENES: dict[str, AccessScene] = {
     ),
     "glob": AccessScene(lambda fs: drained(fs.glob("/d/*/g")), {"/d": LIST, "/d/s": EXECUTE}),
     "content_summary": AccessScene(lambda fs: fs.content_summary("/d"), {"/d": LIST, "/d/s": LIST}),
+    "versions": AccessScene(lambda fs: fs.versions("/d/f"), {"/d": LIST}, overwritten),
     "storage_info": AccessScene(lambda fs: fs.storage_info(), {}),
     "transactions": AccessScene(lambda fs: fs.transactions(), {}),
     "health": AccessScene(lambda fs: fs.health(), {}),
@@ -176,6 +181,9 @@ SCENES: dict[str, AccessScene] = {
     "open, wb": AccessScene(lambda fs: opened(fs, "/d/f", "wb"), {"/d": EXECUTE, "/d/f": WRITE}),
     "open, xb": AccessScene(lambda fs: opened(fs, "/d/new", "xb"), {"/d": CHANGE}),
     "open, ab": AccessScene(lambda fs: opened(fs, "/d/f", "ab"), {"/d": EXECUTE, "/d/f": WRITE}),
+    "undelete": AccessScene(
+        lambda fs: fs.undelete("/d/f", target="/e/new"), {"/d": LIST, "/e": CHANGE}, overwritten
+    ),
     "append": AccessScene(lambda fs: fs.append("/d/f", b"x"), {"/d": EXECUTE, "/d/f": WRITE}),
     "append, new file": AccessScene(lambda fs: fs.append("/d/new", b"x"), {"/d": CHANGE}),
     "write_range": AccessScene(

@@ -9,11 +9,12 @@ from typing import Any, TypeVar, get_args
 import anyio
 import click
 
+from s3k_async.backends.dynamodb import with_options
 from s3k_async.backends.dynamodb.table_options import StreamView, TableOptions
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.config import DynamoTable, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, InvalidArgumentError
 
 __all__ = ["set_capacity", "table_options", "with_table_options"]
@@ -69,11 +70,6 @@ def with_table_options(config: VolumeConfig, given: Mapping[str, Any]) -> Volume
     """The configuration with the options of `table_options`. Raises ConfigError."""
     if not any(value not in (None, False, ()) for value in given.values()):
         return config
-    if not isinstance(config.table, DynamoTable):
-        raise ConfigError(
-            "capacity, protection, tags and the like are those of a DynamoDB table",
-            path=config.table.label,
-        )
     tags = []
     for text in given["table_tag"]:
         name, separator, value = text.partition("=")
@@ -89,7 +85,7 @@ def with_table_options(config: VolumeConfig, given: Mapping[str, Any]) -> Volume
         tags=tuple(tags),
         stream=given["stream"],
     )
-    return replace(config, table=replace(config.table, options=options))
+    return replace(config, table=with_options(config.table, options))
 
 
 @click.command("set-capacity", cls=VolumeCommand)

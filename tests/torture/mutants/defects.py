@@ -2682,6 +2682,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TIERED_BLOBS}::test_the_earlier_of_both_clocks_counts",
     ),
     Defect(
+        "tiers: copies of a client that writes through stay hot",
+        "storage/tiered_blobs.py",
+        "            not self.through\n            and isinstance(source, TieredBlobs)",
+        "            isinstance(source, TieredBlobs)",
+        f"{TIERED_VOLUMES}::test_copies_of_a_client_that_writes_through_are_cold_at_once",
+    ),
+    Defect(
         "tiers: a volume is opened without the mark of its hot location",
         "volumes/volume.py",
         "    if await read_claim(hot) is None:",
@@ -2782,7 +2789,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "doctor: a failure ends the checks after it",
         "diagnosis/check_result.py",
-        "    except S3kError as error:\n        result = failed(error, check.remedy)\n",
+        "    except S3kError as error:\n        result = failed(error, check.remedy or _remedy(error))\n",
         "",
         f"{DIAGNOSIS}::test_a_record_and_a_tag_that_differ",
     ),
@@ -3125,9 +3132,37 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "versions: shown although the directory is gone",
         "bulk/file_versions.py",
-        "    return parent is not None and parent.is_dir and parent.ctime <= entry.ctime",
-        "    return True",
+        "        if parent is None or not parent.is_dir:\n            return False\n",
+        "        if parent is None or not parent.is_dir:\n            return True\n",
         f"{VERSIONS}::test_permissions",
+    ),
+    Defect(
+        "versions: shown though another directory is at the path, layout tree",
+        "bulk/file_versions.py",
+        "return entry.directory == store.keys.directory(parent).key",
+        "return parent.ctime <= entry.ctime",
+        f"{VERSIONS}::test_another_directory_at_the_path_of_a_private_one",
+    ),
+    Defect(
+        "versions: shown though another directory is at the path, layout path",
+        "bulk/file_versions.py",
+        "return self._arrivals[parent.id] < entry.ctime * 1000",
+        "return True",
+        f"{VERSIONS}::test_another_directory_at_the_path_of_a_private_one",
+    ),
+    Defect(
+        "versions: permanent removal by paths of that time alone",
+        "bulk/version_removal.py",
+        "(is_below(last.path, self.path) or last.directory in self.directories)",
+        "is_below(last.path, self.path)",
+        "tests/client/test_permanent_removal.py::test_permanently_after_the_directory_was_renamed",
+    ),
+    Defect(
+        "sync: a file that appears meanwhile is replaced without overwrite",
+        "trees/synchronization.py",
+        "overwrite=self._options.overwrite",
+        "overwrite=True",
+        f"{SYNC}::test_a_file_that_appears_meanwhile_is_not_overwritten",
     ),
     Defect(
         "versions: a restoration over a file that has changed since",
@@ -3199,6 +3234,20 @@ DEFECTS: tuple[Defect, ...] = (
         "+ len(journal) <= MAX_TRANSACTION",
         "<= MAX_TRANSACTION",
         f"{COUNTERS}::test_lists_of_files",
+    ),
+    Defect(
+        "counters: a journal that another call has folded is folded again",
+        "txn/bucket_counters.py",
+        "            if len(self._journal.get(bucket, ())) >= FOLDED:\n",
+        "            if len(self._journal[bucket]) >= FOLDED:\n",
+        f"{COUNTERS}::test_calls_that_fold_the_same_buckets",
+    ),
+    Defect(
+        "counters: a count that fails leaves the volume locked",
+        "migrate/features.py",
+        "            lock.touched = False\n",
+        "",
+        "tests/counters/test_migrations.py::test_a_damaged_item_leaves_the_volume_open_to_fsck",
     ),
     Defect(
         "counters: folded items that readers add",
