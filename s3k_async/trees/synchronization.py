@@ -145,12 +145,7 @@ class _SyncRun:
             await target.make_directory(self._source, TreeEntry("", True))
         await self._copy(target)
         if options.delete and (self._surplus or self._blocked):
-            if not self._comparison.left_files and not options.force:
-                raise InvalidArgumentError(
-                    "the source has no files, and nothing was deleted; to empty the target "
-                    "anyway, force the deletion (--force)",
-                    path=self._source.label,
-                )
+            self._require_files()
             unchanged = self._comparison.same
             if not options.dry_run and not self._failures:
                 await self._delete(target)
@@ -167,6 +162,16 @@ class _SyncRun:
             self._deleted[1],
             tuple(self._failures.items()),
         )
+
+    def _require_files(self) -> None:
+        """Raise InvalidArgumentError if the comparison, at its end, has seen no file of the source,
+        unless the deletion is forced."""
+        if not self._comparison.left_files and not self._options.force:
+            raise InvalidArgumentError(
+                "the source has no files, and nothing was deleted; to empty the target "
+                "anyway, force the deletion (--force)",
+                path=self._source.label,
+            )
 
     def _tell(self, kind: ChangeKind, entry: TreeEntry) -> None:
         if self._on_change is not None:
@@ -290,17 +295,19 @@ class _SyncRun:
                 yield entry
 
     async def _delete(self, target: TreeTarget) -> None:
-        """Remove what the target alone has, the content of each directory before the directory."""
+        """Remove what exists only in the target, the content of each directory before the directory;
+        nothing before a file of the source was seen again, since the source may have become empty."""
         self._comparison = self._compare()
         batch: list[TreeEntry] = []
         async with aclosing(self._surplus_entries()) as entries:
             async for entry in entries:
                 batch.append(entry)
-                if len(batch) == WINDOW:
+                if len(batch) >= WINDOW and (self._comparison.left_files or self._options.force):
                     await self._remove(batch, target)
                     batch = []
         self._note_skipped()
         if not self._comparison.skipped:
+            self._require_files()
             await self._remove(batch, target)
 
     async def _remove(self, batch: list[TreeEntry], target: TreeTarget) -> None:

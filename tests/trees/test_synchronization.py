@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +260,33 @@ async def test_a_failure_of_the_second_listing_ends_the_deletion(
     monkeypatch.setattr(left, "entries", entries, raising=False)
     done = await synchronize(left, right, SyncOptions(delete=True))
     assert (len(runs), done.deleted, len(done.failures)) == (2, 0, 1)
+    assert set(FILES) < set(await content(right))
+
+
+@pytest.mark.parametrize("window", [1, 1000])
+async def test_a_source_that_is_emptied_between_the_passes_deletes_nothing(
+    grove: Grove, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    left, right = await grove.tree("directory", FILES), await grove.tree("volume", FILES)
+    assert isinstance(left, DirectoryTree)
+    assert isinstance(right, VolumeTree)
+    await right.client.write_many([(f"/top/zz/{number}", b"") for number in range(3)])
+    monkeypatch.setattr(synchronization, "WINDOW", window)
+    listed = left.entries
+    runs: list[int] = []
+
+    async def entries(skipped: object) -> object:
+        runs.append(len(runs))
+        if len(runs) == 2:
+            shutil.rmtree(left.root)
+            os.mkdir(left.root)
+        async for entry in listed(skipped):  # type: ignore[arg-type]
+            yield entry
+
+    monkeypatch.setattr(left, "entries", entries, raising=False)
+    with pytest.raises(InvalidArgumentError, match="no files"):
+        await synchronize(left, right, SyncOptions(delete=True))
+    assert len(runs) == 2
     assert set(FILES) < set(await content(right))
 
 

@@ -2789,7 +2789,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "doctor: a failure ends the checks after it",
         "diagnosis/check_result.py",
-        "    except S3kError as error:\n        result = failed(error, check.remedy or _remedy(error))\n",
+        "    except S3kError as error:\n"
+        "        result = failed(error, check.remedy or _remedy(error))\n",
         "",
         f"{DIAGNOSIS}::test_a_record_and_a_tag_that_differ",
     ),
@@ -3034,7 +3035,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "synchronization: a source without files empties the target",
         "trees/synchronization.py",
-        "if not self._comparison.left_files and not options.force:",
+        "if not self._comparison.left_files and not self._options.force:",
         "if False:",
         f"{SYNC}::test_a_source_without_files_deletes_nothing",
     ),
