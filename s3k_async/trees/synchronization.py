@@ -295,8 +295,9 @@ class _SyncRun:
                 yield entry
 
     async def _delete(self, target: TreeTarget) -> None:
-        """Remove what exists only in the target, the content of each directory before the directory;
-        nothing before a file of the source was seen again, since the source may have become empty."""
+        """Remove what exists only in the target, the content of each directory before the
+        directory; nothing before a file of the source was seen again, since the source may have
+        become empty."""
         self._comparison = self._compare()
         batch: list[TreeEntry] = []
         async with aclosing(self._surplus_entries()) as entries:
