@@ -425,7 +425,7 @@ class S3kClient:
     @call
     async def storage_info(self) -> StorageInfo:
         """The total, used and free bytes of the storage of each location of the volume; None for
-        what a service does not report, as S3 and DynamoDB."""
+        what a service does not report, such as S3 and DynamoDB."""
         return await storage_info(self._volume())
 
     @call
@@ -766,9 +766,8 @@ class S3kClient:
 
     @call
     async def versions(self, path: Path) -> builtins.list[FileVersion]:
-        """The contents that files had at a path, newest first, as far as the operation log knows
-        them, and whether their data still exists. In a compacted log these are the last two of each
-        file.
+        """The contents that files had at a path, newest first, as far as the operation log goes
+        back, and whether their data still exists. A compacted log has the last two of each file.
 
         Reads the whole log. Garbage collection deletes the data of a version its grace period after
         the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
@@ -824,9 +823,10 @@ class S3kClient:
         dry_run: bool = True,
         progress: ProgressCallback | None = None,
     ) -> PastResult:
-        """Bring everything at and below a path to its state at an earlier time: deleted files come
-        back, and overwritten ones get the content and attributes of that time. Files that were
-        created later stay, unless `delete`. `dry_run`: change nothing, and return the differences.
+        """Restore everything at and below a path to its state at an earlier time: deleted files are
+        brought back, and overwritten ones get the content and attributes of that time. Files that
+        were created later stay, unless `delete`. `dry_run`: change nothing, and return the
+        differences.
 
         `at`: epoch milliseconds, or an aware `datetime`. Directories that are in the trash of
         layout `tree` are restored from it, other files are copied. Each file is changed

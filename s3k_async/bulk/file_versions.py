@@ -55,7 +55,7 @@ file was deleted, or another one was moved over it. `moved`: it is at another pa
 it is below a directory in the trash."""
 
 LOOKS: Final = 32
-"""Versions whose data is looked up at the same time."""
+"""Versions whose data is checked concurrently."""
 _ENDED: Final[dict[str, VersionState]] = {
     "update": "overwritten",
     "rename": "moved",
@@ -141,8 +141,8 @@ async def list_versions(volume: Volume, path: str) -> list[FileVersion]:
 
 
 async def logged_versions(volume: Volume, path: str, version: str = "") -> list[LoggedVersion]:
-    """As `list_versions`, without a look at the data. `version`: the id of the only one that is
-    wanted, which saves reading the records of other files.
+    """As `list_versions`, without a check of the data. `version`: the id of a single version, so
+    that the records of other files need not be read.
 
     Raises UnsupportedError, InvalidArgumentError, IsDirectoryError, LogFormatError,
     PermissionDeniedError.
@@ -150,7 +150,7 @@ async def logged_versions(volume: Volume, path: str, version: str = "") -> list[
     log_of(volume, path)
     current = await require_visible(volume, path)
     if current is not None and current.is_dir:
-        raise IsDirectoryError("a directory is at the path, and has no versions", path=path)
+        raise IsDirectoryError("the path is a directory, which has no versions", path=path)
     place = await place_of(volume, path)
     if version:
         histories = await _history_of_version(volume, path, version)

@@ -1,7 +1,7 @@
-"""Restoration of a subtree to an earlier time: what differs from its state of that time, and the
-changes that bring it back.
+"""Restoration of a subtree to an earlier time: the differences from its state at that time, and
+the changes that restore it.
 
-Files are brought back as `undeletion` does it, one by one; a directory that is in the trash, whole.
+Files are restored one by one, as in `undeletion`; a directory in the trash as a whole.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ FILES: Final = 16
 LOOKS: Final = 4
 """and data objects of each."""
 NOW: Final = Ages(grace=0.0)
-"""The deletion was asked for: open readers are not waited for."""
+"""No delay for open readers: permanent removal does not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,11 @@ _SECTIONS: Final = {
         "tail": ("excerpts", "Write the last lines of files to standard output."),
         "put": ("content", "Upload local files."),
         "get": ("content", "Download files."),
-        "sync": ("sync_verbs", "Make a tree like another one; copies only what differs."),
-        "import": ("sync_verbs", "Make the files of a bucket or directory files of a volume."),
+        "sync": ("sync_verbs", "Synchronize a tree with another one; copy only differences."),
+        "import": (
+            "sync_verbs",
+            "Import the files of a bucket or a local directory into a volume.",
+        ),
         "append": ("in_place", "Add local files at the end of a file."),
         "truncate": ("in_place", "Give files a size."),
         "concat": ("in_place", "Append files to a file, and remove them."),
@@ -68,7 +71,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
-        "info": ("info", "Show what a volume is: record, locations, settings and sizes."),
+        "info": ("info", "Describe a volume: record, locations, settings and sizes."),
         "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
@@ -81,7 +84,7 @@ _SECTIONS: Final = {
         "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     },
     "Maintenance commands": {
-        "doctor": ("doctor", "Find out what is wrong with a volume, or with access to it."),
+        "doctor": ("doctor", "Diagnose problems with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),
@@ -96,8 +99,8 @@ _SECTIONS: Final = {
         "spark": ("spark", "Run bulk operations and fsck on Spark."),
     },
     "Development commands": {
-        "dev": ("dev", "Start and end local engines for development."),
-        "completion": ("completion", "Print the script for completion in bash, zsh or fish."),
+        "dev": ("dev", "Start and stop local engines for development."),
+        "completion": ("completion", "Print the completion script for bash, zsh or fish."),
     },
 }
 """The sections of the overview: name to module of `s3k_async.cli.commands` and a summary, so that

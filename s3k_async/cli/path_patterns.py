@@ -1,9 +1,8 @@
 """Glob patterns in path arguments: a pattern stands for the paths that match, in order.
 
-An argument with `*`, `?`, `[` or `{` is a path if that exists, and else a pattern as of
-`s3k_async.listing.globbing`. With a `/` at the end it matches directories alone. One that matches
-nothing is left as it is, so that its command reports
-it as missing.
+An argument with `*`, `?`, `[` or `{` is a path if that path exists, and otherwise a pattern as in
+`s3k_async.listing.globbing`. With a `/` at the end it matches only directories. A pattern that
+matches nothing is kept, and its command reports it as missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checks of the permissions of a role, one for each action of its policy.
 
-Writes of the table are sent with a condition that cannot hold, so that nothing is written: IAM is
-evaluated first. What cannot be tested in this way (writing objects, and BatchWriteItem) is written
-under a key of its own and removed again, unless the diagnosis is read-only.
+Writes to the table have a condition that cannot hold, so that nothing is written: IAM is evaluated
+first. What cannot be tested in this way (writing objects, and BatchWriteItem) is written under a
+separate key and removed afterwards, unless the diagnosis is read-only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The count of all buckets, from which maintained counters begin.
+"""The initial count of all buckets for their maintained counters.
 
 It is made under the exclusive lock of the volume, so that nothing changes meanwhile. Until it is
-complete the counters have their mark, so that no client reads them.
+complete the mark is set, so that no client reads the counters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Synchronization of two trees, one way: what the source has and the target has not is copied."""
+"""One-way synchronization of two trees: files that the target lacks or that differ are copied."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SyncOptions:
     overwrite: bool = True
     """Whether files that differ are replaced; otherwise they are failures."""
     delete: bool = False
-    """Whether entries are removed that the target alone has."""
+    """Whether entries that exist only in the target are removed."""
     force: bool = False
     """Whether they are removed even if the source has no files."""
     dry_run: bool = False
@@ -84,8 +84,8 @@ async def synchronize(
     on_change: Change | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Make the target like the source: copy files that it has not, or that differ by the rule, and
-    make directories; with `delete`, remove what it alone has, after everything was copied.
+    """Synchronize the target with the source: copy files that it lacks, or that differ by the rule,
+    and create directories; with `delete`, remove what exists only in the target, after all copies.
 
     A copy has the modification time of its source. Each file is copied by itself; failures are in
     the result. The same call continues an interrupted one. Raises PathNotFoundError (no source),
@@ -134,7 +134,7 @@ class _SyncRun:
         self._deleted = [0, 0]
         """Files and directories."""
         self._surplus = 0
-        """Entries that the target alone has."""
+        """Entries that exist only in the target."""
         self._blocked = 0
         """Entries to copy once another kind of entry at their paths is deleted."""
         self._comparison = self._compare()
@@ -169,7 +169,7 @@ class _SyncRun:
         if not self._comparison.left_files and not self._options.force:
             raise InvalidArgumentError(
                 "the source has no files, and nothing was deleted; to empty the target "
-                "nevertheless, force the deletion (--force)",
+                "anyway, force the deletion (--force)",
                 path=self._source.label,
             )
 
@@ -295,8 +295,9 @@ class _SyncRun:
                 yield entry
 
     async def _delete(self, target: TreeTarget) -> None:
-        """Remove what the target alone has, the content of each directory before the directory;
-        nothing before a file of the source has been seen again, which may have become empty."""
+        """Remove what exists only in the target, the content of each directory before the
+        directory; nothing before a file of the source was seen again, since the source may have
+        become empty."""
         self._comparison = self._compare()
         batch: list[TreeEntry] = []
         async with aclosing(self._surplus_entries()) as entries:

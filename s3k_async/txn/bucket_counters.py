@@ -17,7 +17,7 @@ added to it. One transaction for both would not do: DynamoDB makes its effects v
 A client folds its own items when it has enough of them, and when it closes; a reader folds what
 others have left.
 
-The mark says that entries were changed without being counted: then a bucket is listed, until
+The mark says that entries were changed without being counted. Then buckets are listed, until
 `s3k migrate --enable counters` counts all of them again.
 """
 
@@ -64,7 +64,7 @@ _LOG = logging.getLogger(__name__)
 FOLDED: Final = MAX_TRANSACTION
 """Journal items that are folded together: one transaction deletes them."""
 ATTEMPTS: Final = 16
-"""How often a folding is tried that meets others, and a reading."""
+"""Attempts at a folding, or a reading, that conflicts with other foldings."""
 PAGE: Final = 1000
 """Items of a bucket that are read together: far less than DynamoDB's limit of 1 MB."""
 CLOSING: Final = 2.0

@@ -36,7 +36,7 @@ __all__ = ["ONE_ATTEMPT", "Fence", "Request", "Sender", "at_once"]
 T = TypeVar("T")
 
 ONE_ATTEMPT: Final = RetryPolicy(attempts=1)
-"""For requests whose failure is their answer."""
+"""For requests that are not retried, such as health checks."""
 
 _AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
 

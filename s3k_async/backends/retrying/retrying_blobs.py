@@ -239,7 +239,7 @@ class RetryingBlobs:
         return await self._sender.uncounted(self.store.space)
 
     async def probe(self, key: str) -> BlobInfo | None:
-        """As `head`, by one attempt, which no other request delays: a health check."""
+        """As `head`, in one attempt, which does not wait for other requests: a health check."""
         with at_once():
             return await self._sender.send("HeadObject", partial(self.store.head, key), ONE_ATTEMPT)
 

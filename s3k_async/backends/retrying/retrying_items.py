@@ -173,8 +173,8 @@ class RetryingItems:
             raise UnreachableError(f"no answer came ({error.message})", path=error.path) from error
 
     async def probe(self, key: Key) -> None:
-        """Read an item by one attempt, which no other request delays: a health check. Raises the
-        errors of `get`."""
+        """Read an item in one attempt, which does not wait for other requests: a health check.
+        Raises the errors of `get`."""
         call = partial(self._store.get, key)
         with at_once():
             await self._sender.send("GetItem", call, ONE_ATTEMPT, keys=key)

@@ -38,20 +38,23 @@ def table_options(command: F) -> F:
         click.option(
             "--stream",
             type=click.Choice(get_args(StreamView)),
-            help="A stream of changes of the table, with this of each item.",
+            help="Enable a stream of changes to the table, with this view.",
         ),
         click.option(
-            "--table-tag", multiple=True, metavar="NAME=VALUE", help="A tag of the table."
+            "--table-tag",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A tag of the table. Repeatable.",
         ),
         click.option(
             "--deletion-protection",
             is_flag=True,
-            help="Let DynamoDB refuse to delete the table, also for s3k destroy.",
+            help="Protect the table from deletion, also by s3k destroy.",
         ),
         click.option(
             "--point-in-time-recovery",
             is_flag=True,
-            help="Let DynamoDB keep backups of the table for 35 days.",
+            help="Keep backups of the table for 35 days.",
         ),
         click.option(
             "--table-kms-key",
@@ -99,7 +102,7 @@ def set_capacity(
 ) -> None:
     """Set the capacity of the DynamoDB table of a volume, which may be in use.
 
-    Either --on-demand, or both --read-units and --write-units. Waits until the table has it.
+    Either --on-demand, or both --read-units and --write-units. Waits until the change is complete.
     """
     from s3k_async.volumes.table_capacity import set_capacity as apply
 
