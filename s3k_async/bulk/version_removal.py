@@ -55,7 +55,7 @@ NOW: Final = Ages(grace=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _DeletedFile:
+class _RemovableFile:
     """A deleted file, with all of its log records."""
 
     last: Entry
@@ -196,7 +196,7 @@ class _Wanted:
         return log.objects_with(self.path if self.below else "/" + self.path.rpartition("/")[2])
 
 
-def _deleted_files(log: SortedLog, wanted: _Wanted) -> list[_DeletedFile]:
+def _deleted_files(log: SortedLog, wanted: _Wanted) -> list[_RemovableFile]:
     """The files that were at, or below, a path, and whose last operation is a deletion. A file
     that was moved away is another one's concern."""
     found = []
@@ -207,7 +207,7 @@ def _deleted_files(log: SortedLog, wanted: _Wanted) -> list[_DeletedFile]:
             continue
         last = history.states[-1].entry
         if wanted.includes(last) and not last.is_dir:
-            found.append(_DeletedFile(last, tuple(records), bool(history.pending)))
+            found.append(_RemovableFile(last, tuple(records), bool(history.pending)))
     return found
 
 
@@ -220,7 +220,7 @@ def _undecided(path: str) -> BusyError:
 
 
 async def _verdicts(
-    volume: Volume, place: CollectedData, file: _DeletedFile, now_ms: int
+    volume: Volume, place: CollectedData, file: _RemovableFile, now_ms: int
 ) -> list[Verdict]:
     """The verdicts of the rules of garbage collection on the existing data of a deleted file."""
     history = History(file.records, place.key_of)
