@@ -149,7 +149,8 @@ class S3kClient:
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._session = session
         self._opened: _Opened | None = None
-        self._counter = RequestCounter(observer=_observer_of(metrics, self._config))
+        self._counter = RequestCounter()
+        self._observer = _observer_of(metrics, self._config)
         self._cache_statistics = CacheStatistics()
         self._closed: asyncio.Event | None = None
         """While the client is closing: set at the end of that."""
@@ -227,7 +228,12 @@ class S3kClient:
 
         if self._opened is not None and self._opened.pid == os.getpid():
             raise UnsupportedError("the client is already open; create another one", path=self.name)
-        volume = await open_volume(self._config, session=self._session, counter=self._counter)
+        volume = await open_volume(
+            self._config,
+            session=self._session,
+            counter=self._counter,
+            observer=self._observer,
+        )
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -36,6 +37,8 @@ __all__ = [
     "VerbCall",
     "VerbResult",
     "error_type",
+    "inherited_observer",
+    "observing",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
@@ -329,3 +332,22 @@ def _path_text(value: object) -> str | None:
         return None
     scheme, found, rest = value.partition("://")
     return f"/{rest.partition('/')[2]}" if found and "/" not in scheme else value
+
+
+_inherited: ContextVar[Observer | None] = ContextVar("s3k_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer | None) -> Iterator[None]:
+    """Let clients that are opened in the body be observed by this one, too."""
+    outer = _inherited.get()
+    _inherited.set(observer or outer)
+    try:
+        yield
+    finally:
+        _inherited.set(outer)
+
+
+def inherited_observer() -> Observer | None:
+    """The observer of all clients that are opened here."""
+    return _inherited.get()

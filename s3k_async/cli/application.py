@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from s3k_async._core.metering import counting
+from s3k_async._core.observation import observing
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -248,7 +249,7 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     _quiet_log()
     statistics = _statistics() if "--stats" in arguments else None
     observer = None if statistics is None else statistics.observer
-    with warnings.catch_warnings(), counting(observer=observer) as counter:
+    with warnings.catch_warnings(), counting() as counter, observing(observer):
         _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:

@@ -11,6 +11,7 @@ from itertools import chain
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
+from s3k_async._core.observation import Observer
 from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_unchanged
@@ -57,7 +58,7 @@ class RetryingBlobs:
 
     If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
     of another client are the same blob); anything else raises OutcomeUnknownError. `limiter` bounds
-    the requests in flight, `meter` counts them.
+    the requests in flight, `meter` counts them, `observer` observes them.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class RetryingBlobs:
         runtime: Runtime,
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.store = store
         self._runtime = runtime
-        self._sender = Sender(retries, runtime, limiter, meter or Meter("data"))
+        self._sender = Sender(retries, runtime, limiter, meter or Meter("data"), observer)
         self._retries = self._sender.retries
         self.min_part = store.min_part
         self.composes = store.composes
