@@ -30,6 +30,7 @@ from tests.cli.conftest import Cli
 ELSEWHERE = {
     "dev up": "tests/cli/test_dev.py",
     "oplog retire": "tests/cli/test_moving.py",
+    "presign": "tests/cli/test_presign.py",
     "set-capacity": "tests/cli/test_capacity.py",
 }
 """Commands whose example needs more than embedded volumes, and the test that runs it."""

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,16 +174,19 @@ def test_the_examples_can_be_run(
 def test_the_examples_for_services_can_be_run(
     cli: Cli, moto_s3: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with fresh_bucket(moto_s3) as bucket:
-        cli.ok(
-            "init", f"s3k://{bucket.bucket}", "--table", bucket.bucket, "--bucket", bucket.bucket
-        )
+    with ExitStack() as stack:
+
+        def bucket() -> str:
+            return stack.enter_context(fresh_bucket(moto_s3)).bucket
+
+        lab = bucket()
+        cli.ok("init", f"s3k://{lab}", "--table", lab, "--bucket", lab)
         for tool in TOOLS:
             for example in examples_of(tool, in_aws=True):
-                own = example.replace("s3://lake", f"s3://{bucket.bucket}")
+                own = example.replace("s3://lake", f"s3://{lab}")
                 if example.startswith("s3k init"):
-                    name = fresh_name("lab")
-                    own = re.sub(r"\blab\b(?!-)", name, own).replace("lab-data", bucket.bucket)
-                own = own.replace("s3k://lab", f"s3k://{bucket.bucket}")
+                    own = re.sub(r"\blab\b(?!-)", fresh_name("lab"), own)
+                    own = own.replace("lab-data", bucket())
+                own = own.replace("s3k://lab", f"s3k://{lab}")
                 done = cli(*shlex.split(own)[1:])
                 assert done.code == 0, (example, done)
