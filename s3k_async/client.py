@@ -23,6 +23,7 @@ from s3k_async._core.observation import Metrics, Observer
 from s3k_async._core.verb_log import VerbLog
 from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
 from s3k_async.bulk.due_entries import due_actions
@@ -76,7 +77,12 @@ from s3k_async.listing.listings import (
     summary,
     walk_pages,
 )
-from s3k_async.listing.physical_files import PhysicalFile, physical_pages, physical_path
+from s3k_async.listing.physical_files import (
+    PhysicalFile,
+    physical_pages,
+    physical_path,
+    presigned_url,
+)
 from s3k_async.model import (
     ROOT,
     CacheStatistics,
@@ -457,6 +463,24 @@ class S3kClient:
         that was appended to or changed in place: see `compact`).
         """
         return await physical_path(self._volume(), self._path(path))
+
+    @call
+    async def presign(
+        self, path: Path, *, expires: int | timedelta = 3600, method: PresignedMethod = "GET"
+    ) -> str:
+        """A URL by which anybody can read the bytes of a file, without credentials and without this
+        package, for `expires` seconds (at most seven days), by GET or HEAD.
+
+        It is signed with the credentials of the client, and ends with them if they are temporary.
+        It leads to the bytes that the file has now: after a change or a deletion of the file it
+        works until garbage collection has deleted them. No request is sent to S3. Treat it as a
+        secret.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
+        CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
+        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        """
+        return await presigned_url(self._volume(), self._path(path), expires, method)
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True

@@ -13,6 +13,7 @@ from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.bulk.file_versions import FileVersion
 from s3k_async.bulk.point_in_time import PastResult
 from s3k_async.bulk.publish import ProgressCallback
@@ -199,6 +200,23 @@ class S3kSyncClient(BlockingClient):
         that was appended to or changed in place: see `compact`).
         """
         return self._call(lambda fs: fs.physical_path(path))
+
+    def presign(
+        self, path: Path, *, expires: int | timedelta = 3600, method: PresignedMethod = "GET"
+    ) -> str:
+        """A URL by which anybody can read the bytes of a file, without credentials and without this
+        package, for `expires` seconds (at most seven days), by GET or HEAD.
+
+        It is signed with the credentials of the client, and ends with them if they are temporary.
+        It leads to the bytes that the file has now: after a change or a deletion of the file it
+        works until garbage collection has deleted them. No request is sent to S3. Treat it as a
+        secret.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
+        CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
+        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        """
+        return self._call(lambda fs: fs.presign(path, expires=expires, method=method))
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True

@@ -42,6 +42,7 @@ _SECTIONS: Final = {
     },
     "Content commands": {
         "cat": ("content", "Write files to standard output."),
+        "presign": ("presign", "Print a URL by which others can read a file in S3."),
         "head": ("excerpts", "Write the first lines of files to standard output."),
         "tail": ("excerpts", "Write the last lines of files to standard output."),
         "put": ("content", "Upload local files."),
@@ -122,6 +123,7 @@ _ELSEWHERE: Final = {
     "list": "ls",
     "move": "mv",
     "remove": "rm",
+    "sign": "presign",
     "rename": "mv",
     "rmdir": "rm",
     "upload": "put",

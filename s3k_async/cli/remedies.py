@@ -33,7 +33,7 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("touch", IsDirectoryError): "touch is for files",
 }
 _EXPANDING: Final = frozenset(
-    ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "rm", "stat", "tail")
+    ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "presign", "rm", "stat", "tail")
 )
 """Commands that take patterns for paths (`path_patterns`)."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")

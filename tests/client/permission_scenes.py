@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.model import StagedFile
 from s3k_async.permissions import EXECUTE, READ, WRITE
+from tests.client.request_scenes import presigned
 
 __all__ = ["DATA", "SCENES", "TRASH_SCENES", "AccessScene", "prepare", "staged_file"]
 
@@ -156,6 +157,7 @@ SCENES: dict[str, AccessScene] = {
     "physical_path": AccessScene(
         lambda fs: fs.physical_path("/d/f"), {"/d": EXECUTE, "/d/f": READ}
     ),
+    "presign": AccessScene(lambda fs: presigned(fs, "/d/f"), {"/d": EXECUTE, "/d/f": READ}),
     "physical_paths": AccessScene(
         lambda fs: drained(fs.physical_paths("/d")), {"/d": LIST, "/d/f": READ, "/d/s": LIST}
     ),

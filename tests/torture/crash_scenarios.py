@@ -37,6 +37,7 @@ LOOKS = frozenset(
         "list_batches",
         "physical_path",
         "physical_paths",
+        "presign",
         "read",
         "read_each",
         "read_many",

@@ -26,6 +26,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
     get_into,
 )
+from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.backends.retrying.request_pipeline import (
     ONE_ATTEMPT,
@@ -41,6 +42,7 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ThrottledError,
+    UnsupportedError,
 )
 from s3k_async.storage_space import StorageSpace
 
@@ -91,6 +93,15 @@ class RetryingBlobs:
 
     def uri(self, key: str) -> str:
         return self.store.uri(key)
+
+    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
+        """As `Presigner.presign`. Raises UnsupportedError if the store signs no URLs."""
+        store, full = _unwrap(self, key)
+        if not isinstance(store, Presigner):
+            raise UnsupportedError(
+                "only data in S3 has URLs that can be signed", path=self.uri(key)
+            )
+        return await store.presign(full, seconds, method)
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
