@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_trash import SyncTrash
     from s3k_async.attributes import Attributes
     from s3k_async.backends.ports.blobs import Buffer
+    from s3k_async.backends.ports.presigning import PresignedMethod
     from s3k_async.bulk.file_versions import FileVersion, VersionState
     from s3k_async.bulk.point_in_time import PastChange, PastChangeKind, PastResult
     from s3k_async.bulk.publish import ProgressCallback
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
         "PastChangeKind",
         "PastResult",
         "PhysicalFile",
+        "PresignedMethod",
         "Progress",
         "ProgressCallback",
         "RequestAttempt",
@@ -199,6 +201,7 @@ _NAMES: Final = {
     "bulk.staged_uploads": "StagedWriter",
     "storage_space": "StorageInfo StorageSpace",
     "backends.ports.blobs": "Buffer",
+    "backends.ports.presigning": "PresignedMethod",
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",
     "_sync.sync_transaction": "SyncTransaction",

@@ -23,6 +23,7 @@ from s3k_async._core.observation import Metrics, Observer
 from s3k_async._core.verb_log import VerbLog
 from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
 from s3k_async.bulk.due_entries import due_actions
@@ -76,7 +77,12 @@ from s3k_async.listing.listings import (
     summary,
     walk_pages,
 )
-from s3k_async.listing.physical_files import PhysicalFile, physical_pages, physical_path
+from s3k_async.listing.physical_files import (
+    PhysicalFile,
+    physical_pages,
+    physical_path,
+    presigned_url,
+)
 from s3k_async.model import (
     ROOT,
     CacheStatistics,
@@ -149,7 +155,8 @@ class S3kClient:
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._session = session
         self._opened: _Opened | None = None
-        self._counter = RequestCounter(observer=_observer_of(metrics, self._config))
+        self._counter = RequestCounter()
+        self._observer = _observer_of(metrics, self._config)
         self._cache_statistics = CacheStatistics()
         self._closed: asyncio.Event | None = None
         """While the client is closing: set at the end of that."""
@@ -227,7 +234,12 @@ class S3kClient:
 
         if self._opened is not None and self._opened.pid == os.getpid():
             raise UnsupportedError("the client is already open; create another one", path=self.name)
-        volume = await open_volume(self._config, session=self._session, counter=self._counter)
+        volume = await open_volume(
+            self._config,
+            session=self._session,
+            counter=self._counter,
+            observer=self._observer,
+        )
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(
@@ -425,7 +437,7 @@ class S3kClient:
     @call
     async def storage_info(self) -> StorageInfo:
         """The total, used and free bytes of the storage of each location of the volume; None for
-        what a service does not report, as S3 and DynamoDB."""
+        what a service does not report, such as S3 and DynamoDB."""
         return await storage_info(self._volume())
 
     @call
@@ -451,6 +463,24 @@ class S3kClient:
         that was appended to or changed in place: see `compact`).
         """
         return await physical_path(self._volume(), self._path(path))
+
+    @call
+    async def presign(
+        self, path: Path, *, expires: int | timedelta = 3600, method: PresignedMethod = "GET"
+    ) -> str:
+        """A URL by which anybody can read the bytes of a file, without credentials and without this
+        package, for `expires` seconds (at most seven days), by GET or HEAD.
+
+        It is signed with the credentials of the client, and ends with them if they are temporary.
+        It leads to the bytes that the file has now: after a change or a deletion of the file it
+        works until garbage collection has deleted them. No request is sent to S3. Treat it as a
+        secret.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
+        CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
+        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        """
+        return await presigned_url(self._volume(), self._path(path), expires, method)
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
@@ -766,9 +796,8 @@ class S3kClient:
 
     @call
     async def versions(self, path: Path) -> builtins.list[FileVersion]:
-        """The contents that files had at a path, newest first, as far as the operation log knows
-        them, and whether their data still exists. In a compacted log these are the last two of each
-        file.
+        """The contents that files had at a path, newest first, as far as the operation log goes
+        back, and whether their data still exists. A compacted log has the last two of each file.
 
         Reads the whole log. Garbage collection deletes the data of a version its grace period after
         the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
@@ -824,9 +853,10 @@ class S3kClient:
         dry_run: bool = True,
         progress: ProgressCallback | None = None,
     ) -> PastResult:
-        """Bring everything at and below a path to its state at an earlier time: deleted files come
-        back, and overwritten ones get the content and attributes of that time. Files that were
-        created later stay, unless `delete`. `dry_run`: change nothing, and return the differences.
+        """Restore everything at and below a path to its state at an earlier time: deleted files are
+        brought back, and overwritten ones get the content and attributes of that time. Files that
+        were created later stay, unless `delete`. `dry_run`: change nothing, and return the
+        differences.
 
         `at`: epoch milliseconds, or an aware `datetime`. Directories that are in the trash of
         layout `tree` are restored from it, other files are copied. Each file is changed

@@ -103,8 +103,8 @@ class Tuning:
     change_detection: Literal["server", "client", "warn", "none"] = "server"
     """What happens if another program has replaced a physical object. `server`: every read and copy
     is conditional on the recorded entity tag, and raises CorruptDataError; `client`: the tag in the
-    answer is compared; `warn`: as that, but a warning is logged; `none`: nothing is compared but
-    the size."""
+    answer is compared; `warn`: as `server`, but a warning is logged and the bytes are returned;
+    `none`: nothing is compared but the size."""
     hot_writes: Literal["back", "through"] = "back"
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""

@@ -1,4 +1,4 @@
-"""How much storage the locations of a volume have, as their services report it."""
+"""The storage of the locations of a volume, as reported by their services."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -36,11 +37,14 @@ def test_importing_the_package_or_the_locations_is_cheap(module: str) -> None:
     assert done.stderr == ""
 
 
-def test_every_public_name_can_be_had() -> None:
-    import s3k_async
+PACKAGES = ("s3k_async", "s3k_async.migrate", "s3k_async.objects", "s3k_async.volumes")
 
-    assert s3k_async.__all__
-    assert [name for name in s3k_async.__all__ if not hasattr(s3k_async, name)] == []
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_public_name_can_be_had(name: str) -> None:
+    package = importlib.import_module(name)
+    assert package.__all__
+    assert [each for each in package.__all__ if not hasattr(package, each)] == []
 
 
 def test_the_version_is_that_of_the_project() -> None:

@@ -432,7 +432,7 @@ def verb_name(verb: Callable[..., object]) -> str:
 
 
 def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorator for a verb of a client, or of its files and transactions: closing the client waits
+    """Decorator for a verb of a client, or of its files or transactions: closing the client waits
     for its calls, and its observer observes them."""
     name = verb_name(verb)
 

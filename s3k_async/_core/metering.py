@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import Field, replace
 from functools import wraps
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
@@ -26,9 +25,6 @@ from typing import (
 
 from s3k_async.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from s3k_async._core.observation import Observer
-
 __all__ = [
     "Count",
     "Counted",
@@ -41,7 +37,6 @@ __all__ = [
     "counting_towards",
     "deferred",
     "enclosing_counters",
-    "inherited_observer",
     "is_deferred",
 ]
 
@@ -178,12 +173,10 @@ class RequestCounter:
     """A running count. Belongs to one process; the event loop adds to it, any thread may read it.
 
     `within`: a counter that includes this one's requests. `client`: count only requests of this
-    client's counter. `waited`: without deferred requests. `observer`: of a client's counter, what
-    observes its requests; of another one, what observes those of clients that are opened within it
-    and have none.
+    client's counter. `waited`: without deferred requests.
     """
 
-    __slots__ = ("_counts", "client", "observer", "waited", "within")
+    __slots__ = ("_counts", "client", "waited", "within")
 
     def __init__(
         self,
@@ -191,12 +184,10 @@ class RequestCounter:
         *,
         client: RequestCounter | None = None,
         waited: bool = False,
-        observer: Observer | None = None,
     ) -> None:
         self.within = within
         self.client = client
         self.waited = waited
-        self.observer = observer
         self._counts: dict[tuple[Part, str], list[int]] = {}
 
     @property
@@ -221,13 +212,11 @@ class Meter:
     """Counts the requests to one part of a client's volume, for the client and for active
     counters."""
 
-    __slots__ = ("_client", "observer", "part")
+    __slots__ = ("_client", "part")
 
     def __init__(self, part: Part, client: RequestCounter | None = None) -> None:
         self.part = part
         self._client = RequestCounter() if client is None else client
-        self.observer: Observer | None = self._client.observer
-        """What observes the client's requests."""
 
     def add(self, operation: str, requests: int = 1, *, retries: int = 0, size: int = 0) -> None:
         """Count a request with `size` bytes of content in its body; or, with 0 requests, in the
@@ -253,15 +242,13 @@ def counting(
     client: RequestCounter | None = None,
     *,
     waited: bool = False,
-    observer: Observer | None = None,
 ) -> Iterator[RequestCounter]:
     """Count exactly the requests of the body and of its tasks, without those of concurrent work.
 
-    `client`: only requests of this client's counter; `waited`: without deferred ones; `observer`:
-    of clients that are opened in the body and have none.
+    `client`: only requests of this client's counter; `waited`: without deferred ones.
     """
     outer = _counter.get()
-    counter = RequestCounter(outer, client=client, waited=waited, observer=observer)
+    counter = RequestCounter(outer, client=client, waited=waited)
     _counter.set(counter)
     try:
         yield counter
@@ -304,12 +291,6 @@ def enclosing_counters() -> Iterator[RequestCounter]:
     while counter is not None:
         yield counter.total if isinstance(counter, _Share) else counter
         counter = counter.within
-
-
-def inherited_observer() -> Observer | None:
-    """The observer of clients that are opened here and have none."""
-    found = (counter.observer for counter in enclosing_counters())
-    return next((observer for observer in found if observer is not None), None)
 
 
 def is_deferred() -> bool:

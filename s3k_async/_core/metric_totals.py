@@ -118,7 +118,7 @@ class TotalsSnapshot:
     approximate if there are more than 64."""
 
     def add_partition(self, partition: str, number: int) -> None:
-        """Count throttled requests of a partition. If too many are known, the new one takes the
+        """Count throttled requests of a partition. If the table is full, the new one takes the
         place of the least frequent with its count (the space-saving algorithm of Metwally et
         al.)."""
         if partition not in self.partitions and len(self.partitions) >= _PARTITIONS:

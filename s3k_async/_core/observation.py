@@ -1,8 +1,8 @@
-"""Observations: the begin and the end of each verb and of each request, for metrics, traces and
+"""Observations: the start and the end of each verb and of each request, for metrics, traces and
 logs.
 
-A verb begins and ends in `active_calls`, a request in `backends.retrying.request_pipeline`, and its
-number is counted in `metering`. Without metrics nothing of this module runs.
+A verb starts and ends in `active_calls`, a request in `backends.retrying.request_pipeline`;
+requests are counted in `metering`. Without metrics no code of this module runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -36,12 +37,14 @@ __all__ = [
     "VerbCall",
     "VerbResult",
     "error_type",
+    "inherited_observer",
+    "observing",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
 
 Outcome: TypeAlias = Literal["success", "error", "cancelled", "abandoned"]
-"""How a verb or a request ended. Abandoned: a listing that its caller left before its end."""
+"""How a verb or a request ended. Abandoned: a listing that its caller did not read to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,13 @@ class VerbCall:
 
 @dataclass(frozen=True, slots=True)
 class VerbResult:
-    """The end of a call of a verb."""
+    """The end of a verb."""
 
     outcome: Outcome
     error: BaseException | None
-    """What was raised to the caller."""
+    """The exception that the caller gets."""
     seconds: float
-    """Duration; of a listing, the time in its steps, without that of its caller."""
+    """Duration; for a listing, the time spent in its steps, without that of its caller."""
     requests: Requests
     """Its requests so far, without deferred ones."""
 
@@ -86,7 +89,7 @@ class RequestAttempt:
     queued: float
     """Seconds that it waited for the concurrency limit."""
     verb: VerbCall | None
-    """The call that it belongs to; None for requests of opening and closing a client."""
+    """The call that it belongs to; None for requests that open or close a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class RequestResult:
     sent: int
     """Bytes of content in the request; 0 for the table."""
     received: int
-    """Bytes of content in the answer."""
+    """Bytes of content in the response."""
     throttled: bool
     """Whether the service throttled the request, or a part of it."""
     partitions: tuple[str, ...] = ()
@@ -111,9 +114,9 @@ class RequestResult:
 class Metrics(Protocol):
     """A receiver of observations, passed as `S3kClient(..., metrics=...)`.
 
-    The methods are called on the event loop of the client and must not block. What `verb_started`
-    and `request_started` return is passed to the other method of the pair. An exception is logged,
-    once for each client, and affects no call.
+    The methods are called on the event loop of the client and must not block. The result of
+    `verb_started` and of `request_started` is passed to the other method of the pair. An exception
+    is logged, once for each client, and does not affect the call.
     """
 
     def verb_started(self, verb: VerbCall) -> object:
@@ -130,7 +133,7 @@ class Metrics(Protocol):
         """A request ends, in the task that began it."""
 
     def event(self, volume: str, name: str) -> None:
-        """Something happened that a result does not show; see docs/metrics.md for the names."""
+        """An event that no result shows; docs/metrics.md lists the names."""
 
 
 def outcome_of(error: BaseException | None) -> Outcome:
@@ -143,7 +146,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
 
 
 def error_type(outcome: Outcome, error: BaseException | None) -> str:
-    """The class of an error as a label of low cardinality; empty without an error."""
+    """The name of an error's class, a label of low cardinality; empty without an error."""
     if outcome == "error" and error is not None:
         return type(error).__name__
     return "" if outcome == "success" else outcome
@@ -161,7 +164,7 @@ class Observer:
         self._runtime = runtime
         self._failed: set[int] = set()
         self.volume = volume
-        """The name of the volume, as far as it is known."""
+        """The name of the volume; empty until it is known."""
 
     def joined(self, other: Observer) -> Observer:
         """An observer with the receivers of both, each once."""
@@ -207,7 +210,8 @@ class Observer:
             self._tell(each, each.verb_ended, verb.call, result, state)
 
     def request_ended(self, request: ObservedRequest, result: RequestResult) -> None:
-        """Report the end of a request: in reverse order, since metrics may be nested contexts."""
+        """Report the end of a request, to the receivers in reverse order, as they may nest
+        contexts."""
         pairs = list(zip(self.metrics, request.states, strict=True))
         for each, state in reversed(pairs):
             self._tell(each, each.request_ended, request.attempt, result, state)
@@ -225,7 +229,7 @@ class Observer:
     def _tell(self, metrics: Metrics, method: Callable[..., object], *values: object) -> object:
         try:
             return method(*values)
-        # Whatever a receiver raises, the call that it observes must not fail.
+        # An exception of a receiver must not affect the observed call.
         except Exception as error:  # noqa: BLE001
             if id(metrics) not in self._failed:
                 self._failed.add(id(metrics))
@@ -328,3 +332,22 @@ def _path_text(value: object) -> str | None:
         return None
     scheme, found, rest = value.partition("://")
     return f"/{rest.partition('/')[2]}" if found and "/" not in scheme else value
+
+
+_inherited: ContextVar[Observer | None] = ContextVar("s3k_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer | None) -> Iterator[None]:
+    """Let clients that are opened in the body be observed by this one, too."""
+    outer = _inherited.get()
+    _inherited.set(observer or outer)
+    try:
+        yield
+    finally:
+        _inherited.set(outer)
+
+
+def inherited_observer() -> Observer | None:
+    """The observer of all clients that are opened here."""
+    return _inherited.get()

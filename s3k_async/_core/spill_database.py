@@ -1,4 +1,4 @@
-"""A SQLite database in a temporary directory, for sorts of what does not fit into memory.
+"""A SQLite database in a temporary directory, for sorting data that does not fit into memory.
 
 It is removed at the end, so it has no journal.
 """
@@ -19,7 +19,7 @@ CACHE_BYTES = 16 * 1024 * 1024
 
 class SpillDatabase:
     """A temporary database with one schema. `directory`: parent of the temporary directory; None:
-    the system's default. Threads may use it one after the other."""
+    the system's default. Several threads may use it, one at a time."""
 
     def __init__(self, schema: str, directory: str | None = None) -> None:
         self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)

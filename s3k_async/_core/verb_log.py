@@ -1,7 +1,7 @@
-"""The log of verbs: one record of Python's logging for each call, without secrets and content.
+"""The log of verbs: one record of Python's logging for each call, without secrets or content.
 
-The records are those of the logger `s3k_async.operations`; their fields are attributes of the
-record, so that a formatter for JSON shows them.
+The records are emitted by the logger `s3k_async.operations`; their fields are attributes of the
+record, so that a JSON formatter can show them.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.bulk.file_versions import FileVersion
 from s3k_async.bulk.point_in_time import PastResult
 from s3k_async.bulk.publish import ProgressCallback
@@ -176,7 +177,7 @@ class S3kSyncClient(BlockingClient):
 
     def storage_info(self) -> StorageInfo:
         """The total, used and free bytes of the storage of each location of the volume; None for
-        what a service does not report, as S3 and DynamoDB."""
+        what a service does not report, such as S3 and DynamoDB."""
         return self._call(lambda fs: fs.storage_info())
 
     def transactions(self) -> builtins.list[TransactionRecord]:
@@ -199,6 +200,23 @@ class S3kSyncClient(BlockingClient):
         that was appended to or changed in place: see `compact`).
         """
         return self._call(lambda fs: fs.physical_path(path))
+
+    def presign(
+        self, path: Path, *, expires: int | timedelta = 3600, method: PresignedMethod = "GET"
+    ) -> str:
+        """A URL by which anybody can read the bytes of a file, without credentials and without this
+        package, for `expires` seconds (at most seven days), by GET or HEAD.
+
+        It is signed with the credentials of the client, and ends with them if they are temporary.
+        It leads to the bytes that the file has now: after a change or a deletion of the file it
+        works until garbage collection has deleted them. No request is sent to S3. Treat it as a
+        secret.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
+        CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
+        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        """
+        return self._call(lambda fs: fs.presign(path, expires=expires, method=method))
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
@@ -482,9 +500,8 @@ class S3kSyncClient(BlockingClient):
         return self._each(lambda fs: fs.due_actions())
 
     def versions(self, path: Path) -> builtins.list[FileVersion]:
-        """The contents that files had at a path, newest first, as far as the operation log knows
-        them, and whether their data still exists. In a compacted log these are the last two of each
-        file.
+        """The contents that files had at a path, newest first, as far as the operation log goes
+        back, and whether their data still exists. A compacted log has the last two of each file.
 
         Reads the whole log. Garbage collection deletes the data of a version its grace period after
         the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
@@ -534,9 +551,10 @@ class S3kSyncClient(BlockingClient):
         dry_run: bool = True,
         progress: ProgressCallback | None = None,
     ) -> PastResult:
-        """Bring everything at and below a path to its state at an earlier time: deleted files come
-        back, and overwritten ones get the content and attributes of that time. Files that were
-        created later stay, unless `delete`. `dry_run`: change nothing, and return the differences.
+        """Restore everything at and below a path to its state at an earlier time: deleted files are
+        brought back, and overwritten ones get the content and attributes of that time. Files that
+        were created later stay, unless `delete`. `dry_run`: change nothing, and return the
+        differences.
 
         `at`: epoch milliseconds, or an aware `datetime`. Directories that are in the trash of
         layout `tree` are restored from it, other files are copied. Each file is changed

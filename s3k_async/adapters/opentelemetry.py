@@ -1,4 +1,4 @@
-"""Metrics and traces for OpenTelemetry, by its API, of the extra `opentelemetry`.
+"""Metrics and traces for OpenTelemetry, through its API (extra `opentelemetry`).
 
     from s3k_async.adapters.opentelemetry import OpenTelemetryMetrics
 
@@ -52,11 +52,11 @@ class OpenTelemetryMetrics:
     """A receiver of observations that records instruments, and a span for each verb and each
     request.
 
-    The parent of a verb's span is the current span of its caller; the parent of a request's span is
-    that of its verb, in whatever task it is sent. While a request is sent its span is the current
-    one. `meter_provider`, `tracer_provider`: None for those of the process. `paths`: whether spans
-    have the paths of verbs, partition keys of throttled requests, and error messages, which contain
-    paths; metrics never have them.
+    The parent of a verb's span is the current span of the caller; the parent of a request's span is
+    the span of its verb, whichever task sends the request. While a request is in progress its span
+    is the current one. `meter_provider`, `tracer_provider`: None for the global ones. `paths`:
+    whether spans have the paths of verbs, partition keys of throttled requests, and error messages,
+    which contain paths; metrics never have them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: a collector for its Python client, of the extra `prometheus`.
+"""Metrics for Prometheus: a collector for its Python client library (extra `prometheus`).
 
     from s3k_async.adapters.prometheus import PrometheusMetrics
 

@@ -37,7 +37,7 @@ class OpenContext:
     """Clock, randomness and ids."""
     conditional_reads: bool = True
     """Whether reads and copies that require an etag send it as a condition, where the service takes
-    one; otherwise the answers are compared alone."""
+    one; otherwise only the responses are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Location(ABC):
         """The location in messages."""
 
     def inspection(self, opening: OpenContext) -> Inspection | None:  # noqa: ARG002
-        """What the service or disk tells about itself; None for a backend that tells nothing."""
+        """The inspection of the service or disk; None for a backend without one."""
         return None
 
     async def prepare(self) -> None:  # noqa: B027 - optional

@@ -36,6 +36,7 @@ from s3k_async.volumes.volume import Volume
 
 __all__ = [
     "FileVersion",
+    "FormerAccess",
     "LoggedVersion",
     "VersionState",
     "has_data",
@@ -43,7 +44,7 @@ __all__ = [
     "list_versions",
     "log_of",
     "logged_versions",
-    "may_see",
+    "place_of",
     "read_log",
     "require_visible",
 ]
@@ -54,7 +55,7 @@ file was deleted, or another one was moved over it. `moved`: it is at another pa
 it is below a directory in the trash."""
 
 LOOKS: Final = 32
-"""Versions whose data is looked up at the same time."""
+"""Versions whose data is checked concurrently."""
 _ENDED: Final[dict[str, VersionState]] = {
     "update": "overwritten",
     "rename": "moved",
@@ -75,7 +76,8 @@ class FileVersion:
     """The kind of the operation that led to it: `update` of content, `rename` to the path; empty if
     compaction has removed it from the log."""
     since_ms: int
-    """When that began, epoch milliseconds; without the operation, the modification time."""
+    """When that began, epoch milliseconds; without the operation, the modification time, or that
+    of the creation if it is later."""
     until_ms: int | None
     """When it was overwritten, deleted or moved, epoch milliseconds; None if it is current, or if
     a directory above was moved or deleted."""
@@ -139,8 +141,8 @@ async def list_versions(volume: Volume, path: str) -> list[FileVersion]:
 
 
 async def logged_versions(volume: Volume, path: str, version: str = "") -> list[LoggedVersion]:
-    """As `list_versions`, without a look at the data. `version`: the id of the only one that is
-    wanted, which saves reading the records of other files.
+    """As `list_versions`, without a check of the data. `version`: the id of a single version, so
+    that the records of other files need not be read.
 
     Raises UnsupportedError, InvalidArgumentError, IsDirectoryError, LogFormatError,
     PermissionDeniedError.
@@ -148,8 +150,8 @@ async def logged_versions(volume: Volume, path: str, version: str = "") -> list[
     log_of(volume, path)
     current = await require_visible(volume, path)
     if current is not None and current.is_dir:
-        raise IsDirectoryError("a directory is at the path, and has no versions", path=path)
-    place = await _place_of(volume, path)
+        raise IsDirectoryError("the path is a directory, which has no versions", path=path)
+    place = await place_of(volume, path)
     if version:
         histories = await _history_of_version(volume, path, version)
     else:
@@ -160,10 +162,11 @@ async def logged_versions(volume: Volume, path: str, version: str = "") -> list[
     if current is not None and not any(each.state == "current" for each in found):
         # The record of the last operation is pending, or is missing.
         found.append(LoggedVersion(current, "current", "", current.mtime_ms, None))
+    access = FormerAccess(volume)
     found = [
         each
         for each in found
-        if (not version or each.id == version) and await may_see(volume, each.entry)
+        if (not version or each.id == version) and await access.may_see(each.entry)
     ]
     found = await _with_trash(volume, path, found)
     return sorted(found, key=_newest_first)
@@ -204,7 +207,7 @@ async def histories_at(volume: Volume, path: str, *, below: bool = False) -> lis
     any time: by their paths of that time, and in layout `tree` also by the directory that is at the
     parent's path now."""
     text = path if below else "/" + path.rpartition("/")[2]
-    place = None if below else await _place_of(volume, path)
+    place = None if below else await place_of(volume, path)
     log = await read_log(volume, path)
 
     def find() -> list[ObjectHistory]:
@@ -229,14 +232,43 @@ async def require_visible(volume: Volume, path: str) -> Entry | None:
     return current
 
 
-async def may_see(volume: Volume, entry: Entry) -> bool:
-    """Whether the identity may see a former version in a directory that it may list. If that is not
-    there any more, or is a newer one, its mode is not known, and only the owner of the file may."""
-    access = volume.store.access
-    if not access.is_enforced or access.of(entry).is_owner(access.identity):
-        return True
-    parent = await volume.store.get(_native.split(entry.path)[0])
-    return parent is not None and parent.is_dir and parent.ctime <= entry.ctime
+class FormerAccess:
+    """What the identity may see of former versions in directories that it may list. If the
+    directory of a version is not at the path any more, its mode is not known, and only the owner of
+    the file may see it."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self._arrivals: dict[str, int] = {}
+        """When directories came to their paths, epoch milliseconds, by id."""
+
+    async def may_see(self, entry: Entry) -> bool:
+        """Whether a former version may be seen. Raises LogFormatError."""
+        store = self._volume.store
+        access = store.access
+        if not access.is_enforced or access.of(entry).is_owner(access.identity):
+            return True
+        parent = await store.get(_native.split(entry.path)[0])
+        if parent is None or not parent.is_dir:
+            return False
+        if store.keys.by_id:
+            return entry.directory == store.keys.directory(parent).key
+        if parent.ctime > entry.ctime:
+            return False
+        if parent.id not in self._arrivals:
+            self._arrivals[parent.id] = await self._arrival(parent)
+        return self._arrivals[parent.id] < entry.ctime * 1000
+
+    async def _arrival(self, directory: Entry) -> int:
+        """When a directory was moved to its path, according to the log; 0 if it never was."""
+        histories = await _history_of_object(self._volume, directory.path, directory.id)
+        elsewhere = [
+            state.until_ms or 0
+            for history in histories
+            for state in history.states
+            if state.entry.path != directory.path
+        ]
+        return max(elsewhere, default=0)
 
 
 async def has_data(volume: Volume, entry: Entry) -> bool:
@@ -247,7 +279,7 @@ async def has_data(volume: Volume, entry: Entry) -> bool:
     return False
 
 
-async def _place_of(volume: Volume, path: str) -> str | None:
+async def place_of(volume: Volume, path: str) -> str | None:
     """In layout `tree` the entry key of a path in the directory that is at its parent's path now;
     None in layout `path`, and if there is none."""
     keys = volume.store.keys
@@ -265,6 +297,10 @@ async def _history_of_version(volume: Volume, path: str, version: str) -> list[O
         raise InvalidArgumentError(
             f"{version!r} is not the id of a version, as s3k versions shows it", path=path
         )
+    return await _history_of_object(volume, path, object_id)
+
+
+async def _history_of_object(volume: Volume, path: str, object_id: str) -> list[ObjectHistory]:
     reader = log_of(volume, path)
     await volume.log.drained()
     records = []

@@ -1,7 +1,7 @@
-"""Restoration of a subtree to an earlier time: what differs from its state of that time, and the
-changes that bring it back.
+"""Restoration of a subtree to an earlier time: the differences from its state at that time, and
+the changes that restore it.
 
-Files are brought back as `undeletion` does it, one by one; a directory that is in the trash, whole.
+Files are restored one by one, as in `undeletion`; a directory in the trash as a whole.
 """
 
 from __future__ import annotations
@@ -122,16 +122,19 @@ class _Comparison:
         unknown = {each.path: each.reason for each in self._past.unknown}
         self._found += [_problem(path, reason) for path, reason in unknown.items()]
         async for page in self._present():
-            for entry in page:
-                self._compare(entry, unknown)
+            await anyio.to_thread.run_sync(self._compare_page, page, unknown)
         for item in await self._trashed():
             await self._compare_trashed(item, unknown)
+        await anyio.to_thread.run_sync(self._add_left)
+        return await self._with_data()
+
+    def _add_left(self) -> None:
+        """Add what is at no path now."""
         for past in self._past.left():
             if past.is_dir:
                 self._found.append(_Difference(PastChange("create_directory", past.path), past))
             else:
                 self._found.append(_difference("create", past))
-        return await self._with_data()
 
     async def _present(self) -> AsyncIterator[Iterable[Entry]]:
         store = self._volume.store
@@ -147,6 +150,10 @@ class _Comparison:
                     yield page
         except PathNotFoundError:
             return  # removed meanwhile
+
+    def _compare_page(self, page: Iterable[Entry], unknown: dict[str, str]) -> None:
+        for entry in page:
+            self._compare(entry, unknown)
 
     def _compare(self, entry: Entry, unknown: dict[str, str]) -> None:
         past = self._past.take(entry.path)
@@ -188,11 +195,12 @@ class _Comparison:
             pages = store.layout.trash().walk(item)
             async with aclosing(pages):
                 async for page in pages:
-                    for entry in page.without_reservations():
-                        at = replace(entry, path=place + entry.path[len(item.was) :])
-                        if at.is_dir:
-                            self._directories.add(at.path)
-                        self._compare(at, unknown)
+                    found = [
+                        replace(entry, path=place + entry.path[len(item.was) :])
+                        for entry in page.without_reservations()
+                    ]
+                    self._directories.update(each.path for each in found if each.is_dir)
+                    await anyio.to_thread.run_sync(self._compare_page, found, unknown)
         except (PathNotFoundError, PermissionDeniedError):
             return  # reclaimed meanwhile, or another user's: its files are copied
         self._directories.add(place)
@@ -233,8 +241,8 @@ def _problem(path: str, reason: str) -> _Difference:
 async def _apply(
     volume: Volume, found: Sequence[_Difference], progress: ProgressCallback | None
 ) -> ChangeResult:
-    """Make the changes: directories from the trash first, so that nothing is created at their
-    paths; deletions last."""
+    """Make the changes: directories first, the topmost before those below them, so that each gets
+    its attributes, and nothing is created at the path of one from the trash; deletions last."""
     store = volume.store
     tally = ProgressTally("restore", progress)
 
@@ -260,10 +268,9 @@ async def _apply(
     def of(*kinds: PastChangeKind) -> list[_Difference]:
         return [each for each in found if each.change.kind in kinds]
 
-    for trashed in sorted(of("restore_directory"), key=lambda each: each.change.path.count("/")):
-        await directory(trashed)
-    for made in of("create_directory"):
-        await directory(made)
+    directories = of("restore_directory", "create_directory")
+    for each in sorted(directories, key=lambda each: each.change.path.count("/")):
+        await directory(each)
     created = [each.past for each in of("create") if each.past is not None]
     await bring_back_many(
         volume,

@@ -1,9 +1,9 @@
 """Copies of files to the hot location of a volume with tiers, in advance of their use.
 
-The cold objects stay, so readers, moves and garbage collection find what they find in a move that
-has not ended (`storage.tiered_blobs`). A copy is read back and compared, and one that differs is
-deleted: the cold object is there. A file that is deleted meanwhile may leave its copy, which is an
-unreferenced object and deleted by the next garbage collection, in both locations.
+The cold objects stay, so readers, moves and garbage collection see the same state as during a move
+(`storage.tiered_blobs`). A copy is read back and compared; one that differs is deleted, since the
+cold object still exists. If a file is deleted during the copy, the copy may remain as an
+unreferenced object, which the next garbage collection deletes.
 """
 
 from __future__ import annotations

@@ -89,8 +89,6 @@ class TransferTally:
     total: int | None
     progress: ProgressCallback | None
     tally: ChangeTally = field(default_factory=ChangeTally)
-    skip: Callable[[str], object] | None = None
-    """Called for a file whose target exists, instead of recording a failure."""
 
     def done(self, path: str, size: int) -> None:
         """Count a file."""
@@ -118,9 +116,6 @@ class TransferTally:
         """Record the error of one entry; raise it if it ends the transfer."""
         if is_hopeless(error):
             raise error
-        if self.skip is not None and isinstance(error, PathExistsError):
-            self.skip(path)
-            return
         self.tally.failures.append((path, error))
 
 
@@ -162,7 +157,7 @@ async def upload(
             skip(root)
         return transfer.tally.result()
     survey = await to_thread.run_sync(local_tree.survey, root)
-    transfer = TransferTally("put", len(survey.files), progress, skip=skip)
+    transfer = TransferTally("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
 
     async def make(relative: str) -> None:
@@ -184,7 +179,7 @@ async def upload(
             list(level),
             limit=FILES,
         )
-    await _upload_files(client, files(), transfer, overwrite=overwrite)
+    await _upload_files(client, files(), transfer, overwrite=overwrite, skip=skip)
     return transfer.tally.result()
 
 
@@ -276,14 +271,25 @@ def _depth(path: str) -> int:
 
 @call
 async def _upload_files(
-    client: S3kClient, files: Iterable[NewFile], transfer: TransferTally, *, overwrite: bool
+    client: S3kClient,
+    files: Iterable[NewFile],
+    transfer: TransferTally,
+    *,
+    overwrite: bool,
+    skip: Callable[[str], object] | None,
 ) -> None:
+    def failed(file: NewFile, error: S3kError) -> None:
+        if skip is not None and isinstance(error, PathExistsError):
+            skip(file.source)
+        else:
+            transfer.failed(file.source, error)
+
     await write_files(
         volume_of(client),
         files,
         overwrite=overwrite,
         done=lambda file, size: transfer.done(file.path, size),
-        failed=lambda file, error: transfer.failed(file.source, error),
+        failed=failed,
     )
 
 

@@ -1,8 +1,8 @@
-"""Undeletion: a former version of a file becomes a file again.
+"""Undeletion: the creation of a file from a former version.
 
-Its data is copied, by the service where it can, and the copy is published as any new file is: so no
-two files ever share an object, and garbage collection, which may delete the former data at any
-moment, either leaves the copy nothing to read, or finds a young object
+Its data is copied, by the service where it can, and the copy is published like any new file. So two
+files never share an object, and garbage collection, which may delete the former data at any moment,
+either does so before the copy is made, which then fails, or finds a young object
 (docs/design/014-operators.md).
 """
 
@@ -145,6 +145,8 @@ async def undelete_tree(
         return tally.result
     wanted = await _deleted_below(volume, path, since_ms)
     if not wanted:
+        if item is not None:
+            await _require_free(volume, target)
         raise await _nothing_at(volume, path, "", recursive=True)
 
     def done(place: str, size: int) -> None:

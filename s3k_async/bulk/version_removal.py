@@ -8,17 +8,23 @@ data again.
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Collection, Iterator
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio.to_thread
 
 from s3k_async._core.concurrency import gather
-from s3k_async.bulk.file_versions import log_of, may_see, require_visible
+from s3k_async.bulk.file_versions import FormerAccess, log_of, place_of, require_visible
 from s3k_async.bulk.path_changes import delete
 from s3k_async.bulk.publish import ProgressCallback, is_below
-from s3k_async.errors import BusyError, PartialFailureError, PathNotFoundError
+from s3k_async.errors import (
+    BusyError,
+    PartialFailureError,
+    PathNotFoundError,
+    PermissionDeniedError,
+)
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, need_collectable
 from s3k_async.integrity.gc_rules import (
@@ -32,7 +38,7 @@ from s3k_async.integrity.gc_rules import (
 )
 from s3k_async.integrity.gc_sweep import BATCH, MarkedState, Sweeper
 from s3k_async.integrity.sorted_log import SortedLog
-from s3k_async.model import ChangeResult, Entry, Failure, FileStatus
+from s3k_async.model import ChangeResult, Entry, Failure, FileStatus, TrashItem
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.entry_states import history_of
 from s3k_async.oplog.tail import position_of
@@ -45,11 +51,11 @@ FILES: Final = 16
 LOOKS: Final = 4
 """and data objects of each."""
 NOW: Final = Ages(grace=0.0)
-"""The deletion was asked for: open readers are not waited for."""
+"""No delay for open readers: permanent removal does not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _DeletedFile:
+class _RemovableFile:
     """A deleted file, with all of its log records."""
 
     last: Entry
@@ -73,6 +79,8 @@ async def delete_permanently(
     `recursive` also below, the path. The result counts what was removed, or, if nothing was at the
     path, the deleted files that had data. Raises as `delete` and `remove_versions`."""
     log_of(volume, path)
+    has_trash = recursive and volume.store.layout.has_trash
+    top = await volume.store.get(path) if has_trash else None
     removed = await delete(
         volume,
         path,
@@ -83,11 +91,16 @@ async def delete_permanently(
         progress=progress,
         wait=True,
     )
-    trash = volume.store.layout.trash()
-    if recursive and volume.store.layout.has_trash:
+    directories: set[str] = set()
+    if has_trash:
+        trash = volume.store.layout.trash()
         items = [each for each in await trash.items() if is_below(each.was, path)]
+        if top is not None and top.is_dir:
+            directories.add(volume.store.keys.directory(top).key)
+        for item in items:
+            directories |= await _directories(volume, item)
         (await trash.empty(items)).raise_for_failures(path=path)
-    former = await remove_versions(volume, path, below=recursive)
+    former = await remove_versions(volume, path, below=recursive, directories=directories)
     if removed.files or removed.directories:
         return removed
     if not former.files and not missing_ok:
@@ -95,9 +108,23 @@ async def delete_permanently(
     return former
 
 
-async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeResult:
-    """Delete the data of all deleted files that were at a path, or with `below` also below it. The
-    result counts the files that had data.
+async def _directories(volume: Volume, item: TrashItem) -> set[str]:
+    """The keys of a directory in the trash, and of those below it."""
+    keys = {item.id}
+    with suppress(PathNotFoundError, PermissionDeniedError):  # reclaimed, or another user's
+        async with aclosing(volume.store.layout.trash().walk(item)) as pages:
+            async for page in pages:
+                keys.update(volume.store.keys.directory(each).key for each in page.directories())
+    return keys
+
+
+async def remove_versions(
+    volume: Volume, path: str, *, below: bool, directories: Collection[str] = ()
+) -> ChangeResult:
+    """Delete the data of all deleted files that were at a path, or with `below` also below it, by
+    their paths of that time, and in layout `tree` also by the directory that they were in.
+    `directories`: the keys of those that were at and below the path. The result counts the files
+    that had data.
 
     Raises UnsupportedError (no log), LogFormatError, PermissionDeniedError (the removal of an entry
     from its directory is not permitted), BusyError, ConflictError (the log was compacted
@@ -114,11 +141,13 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
     with closing(SortedLog()) as log:
         await log.read(reader, volume.store.keys, operation="delete")
         log.require_readable()
-        files = await anyio.to_thread.run_sync(_deleted_files, log, path, below)
+        wanted = _Wanted(path, below, await place_of(volume, path), frozenset(directories))
+        files = await anyio.to_thread.run_sync(_deleted_files, log, wanted)
     undecided = [file.last.path for file in files if file.is_undecided]
     files = [file for file in files if not file.is_undecided]
+    access = FormerAccess(volume)
     for file in files:
-        if not await may_see(volume, file.last):
+        if not await access.may_see(file.last):
             volume.store.access.require_owner(file.last, "remove its versions")
         await volume.store.access.permit_removal(file.last)
     found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
@@ -143,20 +172,42 @@ async def remove_versions(volume: Volume, path: str, *, below: bool) -> ChangeRe
     return ChangeResult(sum(map(bool, found)), 0, size)
 
 
-def _deleted_files(log: SortedLog, path: str, below: bool) -> list[_DeletedFile]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which files are meant."""
+
+    path: str
+    below: bool
+    place: str | None
+    """In layout `tree`, the entry key of the path."""
+    directories: frozenset[str]
+    """In layout `tree`, the keys of the directories at and below the path."""
+
+    def includes(self, last: Entry) -> bool:
+        """Whether a file with this last state is meant."""
+        if self.below and (is_below(last.path, self.path) or last.directory in self.directories):
+            return True
+        return last.path == self.path or (self.place is not None and last.entry_key == self.place)
+
+    def histories(self, log: SortedLog) -> Iterator[list[LogRecord]]:
+        """The records of the files that may be meant."""
+        if self.directories:
+            return log.objects()
+        return log.objects_with(self.path if self.below else "/" + self.path.rpartition("/")[2])
+
+
+def _deleted_files(log: SortedLog, wanted: _Wanted) -> list[_RemovableFile]:
     """The files that were at, or below, a path, and whose last operation is a deletion. A file
     that was moved away is another one's concern."""
     found = []
-    text = path if below else "/" + path.rpartition("/")[2]
-    for records in log.objects_with(text):
+    for records in wanted.histories(log):
         history = history_of(records)
         is_undecided = any(each.after is None for each in history.pending)
         if not (history.is_deleted or is_undecided) or not history.states:
             continue
         last = history.states[-1].entry
-        was_there = is_below(last.path, path) if below else last.path == path
-        if was_there and not last.is_dir:
-            found.append(_DeletedFile(last, tuple(records), bool(history.pending)))
+        if wanted.includes(last) and not last.is_dir:
+            found.append(_RemovableFile(last, tuple(records), bool(history.pending)))
     return found
 
 
@@ -169,7 +220,7 @@ def _undecided(path: str) -> BusyError:
 
 
 async def _verdicts(
-    volume: Volume, place: CollectedData, file: _DeletedFile, now_ms: int
+    volume: Volume, place: CollectedData, file: _RemovableFile, now_ms: int
 ) -> list[Verdict]:
     """The verdicts of the rules of garbage collection on the existing data of a deleted file."""
     history = History(file.records, place.key_of)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from s3k_async._core.metering import counting
+from s3k_async._core.observation import observing
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -41,12 +42,16 @@ _SECTIONS: Final = {
     },
     "Content commands": {
         "cat": ("content", "Write files to standard output."),
+        "presign": ("presign", "Print a URL by which others can read a file in S3."),
         "head": ("excerpts", "Write the first lines of files to standard output."),
         "tail": ("excerpts", "Write the last lines of files to standard output."),
         "put": ("content", "Upload local files."),
         "get": ("content", "Download files."),
-        "sync": ("sync_verbs", "Make a tree like another one; copies only what differs."),
-        "import": ("sync_verbs", "Make the files of a bucket or directory files of a volume."),
+        "sync": ("sync_verbs", "Synchronize a tree with another one; copy only differences."),
+        "import": (
+            "sync_verbs",
+            "Import the files of a bucket or a local directory into a volume.",
+        ),
         "append": ("in_place", "Add local files at the end of a file."),
         "truncate": ("in_place", "Give files a size."),
         "concat": ("in_place", "Append files to a file, and remove them."),
@@ -68,7 +73,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
-        "info": ("info", "Show what a volume is: record, locations, settings and sizes."),
+        "info": ("info", "Describe a volume: record, locations, settings and sizes."),
         "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
         "dump": ("migrate", "Export the file tree of a volume to a file."),
@@ -81,7 +86,7 @@ _SECTIONS: Final = {
         "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
     },
     "Maintenance commands": {
-        "doctor": ("doctor", "Find out what is wrong with a volume, or with access to it."),
+        "doctor": ("doctor", "Diagnose problems with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "alerts": ("alerts", "Read or empty a queue of alerts of fsck and gc."),
@@ -97,8 +102,8 @@ _SECTIONS: Final = {
         "spark": ("spark", "Run bulk operations and fsck on Spark."),
     },
     "Development commands": {
-        "dev": ("dev", "Start and end local engines for development."),
-        "completion": ("completion", "Print the script for completion in bash, zsh or fish."),
+        "dev": ("dev", "Start and stop local engines for development."),
+        "completion": ("completion", "Print the completion script for bash, zsh or fish."),
     },
 }
 """The sections of the overview: name to module of `s3k_async.cli.commands` and a summary, so that
@@ -119,6 +124,7 @@ _ELSEWHERE: Final = {
     "list": "ls",
     "move": "mv",
     "remove": "rm",
+    "sign": "presign",
     "rename": "mv",
     "rmdir": "rm",
     "upload": "put",
@@ -246,7 +252,7 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     _quiet_log()
     statistics = _statistics() if "--stats" in arguments else None
     observer = None if statistics is None else statistics.observer
-    with warnings.catch_warnings(), counting(observer=observer) as counter:
+    with warnings.catch_warnings(), counting() as counter, observing(observer):
         _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["bucket_address", "list_bucket", "show_totals"]
 
 Shown: TypeAlias = Callable[[str, int, int, int], object]
-"""Shows a directory: its name, bytes, files and directories, itself included."""
+"""Called with each directory: its name, bytes, files and directories, itself included."""
 
 
 def bucket_address(text: str) -> TreeAddress | None:

@@ -74,7 +74,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # not generic in older v
 
 
 class _Word(StringParamType):
-    """Text that shells complete by what it stands for."""
+    """Text whose completion depends on what it stands for."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -25,6 +25,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "cat": ("s3k cat --range 0-99 /raw/a.csv",),
     "head": ("s3k head -n 2 /raw/a.csv",),
     "tail": ("s3k tail -c 1KiB /raw/a.csv",),
+    "presign": ("s3k presign /raw/a.csv --expires 1h", "s3k presign '/raw/a.*' --expires 7d"),
     "put": ("s3k put -r local ./vol:/in", "s3k put report.csv /raw/"),
     "get": ("s3k get -r /raw copy", "s3k get /raw/a.csv -"),
     "append": ("s3k append report.csv /logs/app.log",),

@@ -1,8 +1,8 @@
 """Glob patterns in path arguments: a pattern stands for the paths that match, in order.
 
-An argument with `*`, `?`, `[` or `{` is a path if that exists, and else a pattern as of
-`s3k_async.listing.globbing`. One that matches nothing is left as it is, so that its command reports
-it as missing.
+An argument with `*`, `?`, `[` or `{` is a path if that path exists, and otherwise a pattern as in
+`s3k_async.listing.globbing`. With a `/` at the end it matches only directories. A pattern that
+matches nothing is kept, and its command reports it as missing.
 """
 
 from __future__ import annotations
@@ -37,18 +37,25 @@ async def for_each_path(
 
 async def _matches(clients: Clients, text: str) -> list[str]:
     """Addresses of the paths that match; none if the argument is a path that exists, matches
-    nothing, or leads to an error, which its command reports."""
+    nothing, or is no address of a volume, which its command reports. Raises the errors of
+    `S3kClient.glob`."""
     try:
         address = parse_address(text)
         if not SPECIAL & {*address.path}:
             return []
         client = await clients.of(address)
-        if await client.exists(address.path):
-            return []
-        pattern = address.path.rstrip("/")
-        matches = sorted([status.path async for status in client.glob(pattern)])
     except S3kError:
         return []
+    if await client.exists(address.path):
+        return []
+    pattern = address.path.rstrip("/")
+    matches = sorted(
+        [
+            status.path
+            async for status in client.glob(pattern)
+            if status.is_dir or not address.is_into
+        ]
+    )
     return [_address(address, path) for path in matches]
 
 

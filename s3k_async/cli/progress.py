@@ -21,7 +21,8 @@ PATIENCE = 0.5
 
 class ProgressMeter:
     """Shows phase, counts with their unit, bytes, rate and remaining time of work by callbacks;
-    nothing unless `shown`. The rate is that of the phase: of bytes, else of the counts.
+    nothing unless `shown`. The rate is that of the phase, in bytes if they are known, else in the
+    unit of the count.
 
     One meter can show several pieces of work: `part()` returns the callback of each, and their
     numbers are added.

@@ -32,6 +32,10 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("undelete", PathExistsError): "--to brings it back at another path",
     ("touch", IsDirectoryError): "touch is for files",
 }
+_EXPANDING: Final = frozenset(
+    ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "presign", "rm", "stat", "tail")
+)
+"""Commands that take patterns for paths (`path_patterns`)."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
@@ -42,10 +46,12 @@ def remedy_for(error: BaseException, command: str | None) -> str:
     if isinstance(error, PathNotFoundError) and error.path is not None:
         name = error.path.rpartition("/")[2]
         if _PATTERN.search(name):
-            return (
-                f"patterns are not expanded: s3k find PATH --name '{name}' lists matching "
-                "paths below PATH"
+            reason = (
+                "nothing matches the pattern"
+                if command in _EXPANDING
+                else "patterns are not expanded"
             )
+            return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
         if error.message == "no such directory in the trash":
             return "s3k trash ls lists the directories in it"
         if command == "mv" and error.message == "no such parent directory":

@@ -1,9 +1,9 @@
-"""Completion of the command line: the scripts for shells, and the answers to them.
+"""Completion of the command line: the scripts for shells, and the completions they request.
 
 A script calls the program with `_S3K_COMPLETE` set and the command line up to the cursor in
-`S3K_COMPLETION_LINE`. Each line of the answer is a kind (`plain`, `file` or `dir`, which the shell
-completes itself), a value and a summary, separated by tabs. Errors are not shown, and the answer
-takes a bounded time.
+`S3K_COMPLETION_LINE`. Each line of the output is a kind (`plain`, `file` or `dir`, which the shell
+completes itself), a value and a summary, separated by tabs. Errors are not shown, and the time is
+bounded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["BREAKS", "LINE", "SCRIPTS", "VARIABLE", "respond"]
 VARIABLE: Final = "_S3K_COMPLETE"
 LINE: Final = "S3K_COMPLETION_LINE"
 BREAKS: Final = "S3K_COMPLETION_BREAKS"
-"""Of bash: the characters at which readline divides words."""
+"""The characters at which readline splits words in bash."""
 _SPECIAL: Final = re.compile(r"[\s!\"#$&'()*;<>?\[\\\]^`{|}]")
-"""Characters that a shell takes for more than themselves."""
+"""Characters with a special meaning in a shell."""
 _LIMIT: Final = 4.0
 """Seconds after which the process ends without an answer."""
 
@@ -140,7 +140,7 @@ def _for_readline(value: str, line: str, breaks: str) -> str:
 
 
 def _in_quotes(line: str) -> bool:
-    """Whether the line ends inside of quotes."""
+    """Whether the line ends inside quotes."""
     quote = ""
     characters = iter(line)
     for each in characters:
@@ -154,8 +154,8 @@ def _in_quotes(line: str) -> bool:
 
 
 def respond(root: click.Command) -> int:
-    """Write the completions of the line in the environment; returns an exit code. What fails shows
-    nothing."""
+    """Write the completions of the line in the environment; returns an exit code. Errors are
+    not shown."""
     warnings.simplefilter("ignore")
     logging.disable()
     signal.signal(signal.SIGALRM, _give_up)

@@ -32,7 +32,7 @@ _PARTITIONS: Final = 5
 
 
 class Statistics:
-    """The observations of a command, from now on."""
+    """The observations of a command, from its creation on."""
 
     def __init__(self) -> None:
         self._totals = MetricTotals(FINE_BOUNDS)

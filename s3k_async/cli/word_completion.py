@@ -1,5 +1,4 @@
-"""Completion of the words of a command by what they stand for: volumes, paths in volumes, local
-files."""
+"""Completion of the arguments of a command by type: volumes, paths in volumes, local files."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ __all__ = ["MOST", "SECONDS", "completions"]
 MOST: Final = 200
 """Most completions of a path."""
 SECONDS: Final = 2.0
-"""Time limit of a listing; what was found by then is the answer."""
+"""Time limit of a listing, seconds; names found by then are returned."""
 _LOCAL: Final = frozenset({"LOCAL", "FILE"})
 _DIRECTORIES: Final = frozenset({"DIR"})
 _PATHS: Final = frozenset(

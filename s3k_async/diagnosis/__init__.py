@@ -1,1 +1,1 @@
-"""Diagnosis of a volume and of what it depends on: independent checks that change nothing."""
+"""Diagnosis of a volume and its dependencies: independent checks that do not change the volume."""

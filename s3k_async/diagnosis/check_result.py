@@ -76,12 +76,12 @@ def passed(found: str) -> CheckResult:
 
 
 def warned(found: str, remedy: str) -> CheckResult:
-    """The result of a check that found something that may do harm later."""
+    """The result of a check that found a potential problem."""
     return CheckResult("", "warning", found, remedy)
 
 
 def failed(error: S3kError, remedy: str) -> CheckResult:
-    """The result of a check that found something that has to be changed."""
+    """The result of a check that found a problem to be fixed."""
     return CheckResult("", "failure", str(error), remedy, error)
 
 

@@ -1,8 +1,8 @@
 """Checks of the permissions of a role, one for each action of its policy.
 
-Writes of the table are sent with a condition that cannot hold, so that nothing is written: IAM is
-evaluated first. What cannot be tested in this way (writing objects, and BatchWriteItem) is written
-under a key of its own and removed again, unless the diagnosis is read-only.
+Writes to the table have a condition that cannot hold, so that nothing is written: IAM is evaluated
+first. What cannot be tested in this way (writing objects, and BatchWriteItem) is written under a
+separate key and removed afterwards, unless the diagnosis is read-only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ __all__ = ["permission_checks", "write_checks"]
 
 _Probe: TypeAlias = Callable[[], Awaitable[object]]
 
-_UNTESTED: Final = frozenset({"CreateTable", "DeleteTable", "CreateBucket"})
 _WRITTEN: Final = frozenset({"PutObject", "DeleteObject"})
 """Tested by `write_checks`."""
 _OF_SETTINGS: Final = frozenset(
@@ -156,7 +155,7 @@ def _table_probe(parts: VolumeParts, action: str, *, read_only: bool) -> _Probe 
         return "it writes, and the diagnosis is read-only" if read_only else writing[action]
     if action in probes:
         return probes[action]
-    return "only creation or deletion itself shows it"
+    return "only the creation, change or deletion itself shows it"
 
 
 def _blob_probe(parts: VolumeParts, part: BlobPart, action: str, *, wide: bool) -> _Probe | str:
@@ -169,7 +168,7 @@ def _blob_probe(parts: VolumeParts, part: BlobPart, action: str, *, wide: bool) 
         "ListBucket": place.now_ms if wide else partial(_scoped(parts, place).list, limit=1),
         "ListBucketMultipartUploads": partial(_first_upload, place),
     }
-    return probes.get(action, "only creation or deletion itself shows it")
+    return probes.get(action, "only the creation, change or deletion itself shows it")
 
 
 def _own_key(parts: VolumeParts) -> str:

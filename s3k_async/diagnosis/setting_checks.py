@@ -1,4 +1,4 @@
-"""Checks of the settings of a table and of buckets that would lose data or make it dear."""
+"""Checks of the settings of a table and of buckets that would lose data or cause needless cost."""
 
 from __future__ import annotations
 

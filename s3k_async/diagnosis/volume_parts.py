@@ -39,7 +39,7 @@ class TablePart:
     inspection: TableInspection | DiskInspection | None
     name: str = "table"
     blocked: str = ""
-    """Why nothing can be asked of it, once that is known."""
+    """Why it cannot be used, once that is known; its other checks are skipped."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""What a volume is: its record, its locations with their settings, and on request its sizes."""
+"""The summary of a volume: its record, its locations with their settings, and on request its
+sizes."""
 
 from __future__ import annotations
 

@@ -3,13 +3,15 @@ readers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import get_args
 from urllib.parse import unquote
 
-from s3k_async.errors import UnsupportedError
+from s3k_async.backends.ports.presigning import LONGEST_PRESIGNED, PresignedMethod, Presigner
+from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from s3k_async.files.file_ranges import require_readable
 from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.listing.listings import Listing
@@ -20,7 +22,7 @@ from s3k_async.storage.extents import has_extents
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["PhysicalFile", "physical_pages", "physical_path"]
+__all__ = ["PhysicalFile", "physical_pages", "physical_path", "presigned_url"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,41 @@ async def physical_path(volume: Volume, path: str) -> str:
     entry = await existing(volume.store, path)
     require_readable(volume.store, entry)
     return _uri(volume.storage, path, entry.physical)
+
+
+async def presigned_url(
+    volume: Volume, path: str, expires: int | timedelta, method: PresignedMethod
+) -> str:
+    """A URL that reads the bytes of a file without credentials, as `S3kClient.presign`."""
+    seconds = _valid_seconds(expires, path)
+    if method not in get_args(PresignedMethod):
+        raise InvalidArgumentError(
+            f"presign: a URL can be signed for GET and HEAD, not for {method!r}; data is written "
+            "through this package alone",
+            path=path,
+        )
+    entry = await existing(volume.store, path)
+    require_readable(volume.store, entry)
+    _uri(volume.storage, path, entry.physical)
+    with _naming(path):
+        blobs, key = volume.storage.located(entry.physical or "")
+        if not isinstance(blobs, Presigner):
+            raise UnsupportedError("only data in S3 has URLs that can be signed", path=path)
+        return await blobs.presign(key, seconds, method)
+
+
+def _valid_seconds(expires: int | timedelta, path: str) -> int:
+    """Seconds of a validity. Raises ArgumentTypeError, InvalidArgumentError."""
+    seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise ArgumentTypeError("presign: expires is a number of seconds or a timedelta", path=path)
+    if not 1 <= seconds <= LONGEST_PRESIGNED or seconds != int(seconds):
+        raise InvalidArgumentError(
+            f"presign: a URL is valid for 1 to {LONGEST_PRESIGNED} whole seconds (seven days), not "
+            f"for {seconds}",
+            path=path,
+        )
+    return int(seconds)
 
 
 async def physical_pages(
@@ -85,8 +122,15 @@ def _file(
 
 
 def _uri(storage: PhysicalStorage, path: str, physical: str | None) -> str:
-    try:
+    with _naming(path):
         return storage.uri(physical or "")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Gives an UnsupportedError the logical path."""
+    try:
+        yield
     except UnsupportedError as error:
         raise UnsupportedError(error.message, path=path) from error
 

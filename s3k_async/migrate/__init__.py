@@ -10,7 +10,6 @@ from s3k_async.migrate.retirement import Retirement, retire_log
 
 __all__ = [
     "DumpResult",
-    "Feature",
     "LayoutResult",
     "LoadResult",
     "ReshardResult",

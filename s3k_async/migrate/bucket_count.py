@@ -1,7 +1,7 @@
-"""The count of all buckets, from which maintained counters begin.
+"""The initial count of all buckets for their maintained counters.
 
 It is made under the exclusive lock of the volume, so that nothing changes meanwhile. Until it is
-complete the counters have their mark, so that no client reads them.
+complete the mark is set, so that no client reads the counters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from s3k_async.txn.bucket_counters import counter_put, is_counter_partition, sta
 from s3k_async.txn.bucket_totals import BucketTotal, bucket_above
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["bucket_totals", "count_buckets"]
+__all__ = ["bucket_totals", "count_buckets", "suspend_counters"]
 
 CHANGES = 16
 """Items that are removed at the same time."""
@@ -49,13 +49,19 @@ async def bucket_totals(volume: Volume) -> dict[str, BucketTotal]:
     return totals
 
 
+async def suspend_counters(volume: Volume) -> None:
+    """Set the mark of the counters: until a count is complete no client reads them."""
+    with suppress(ConditionFailedError):
+        await volume.items.write(stale_mark(volume.store.runtime.uuid()))
+
+
 async def count_buckets(volume: Volume, held: Callable[[], object]) -> None:
     """Replace all counters and their journals by the result of a count. `held` raises unless the
-    exclusive lock of the volume certainly is held. Can be repeated after an interruption."""
+    exclusive lock of the volume certainly is held. Can be repeated after an interruption. Raises
+    ItemFormatError."""
     items, runtime = volume.items, volume.store.runtime
     mark = stale_mark(runtime.uuid())
-    with suppress(ConditionFailedError):
-        await items.write(mark)
+    await suspend_counters(volume)
 
     async def remove(item: Item) -> None:
         held()

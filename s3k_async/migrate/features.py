@@ -8,7 +8,7 @@ from dataclasses import replace
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError
-from s3k_async.migrate.bucket_count import count_buckets
+from s3k_async.migrate.bucket_count import count_buckets, suspend_counters
 from s3k_async.model import Feature
 from s3k_async.namespace.due_index import begin_index
 from s3k_async.txn.volume_lock import VolumeLock
@@ -33,7 +33,8 @@ async def enable_features(
     an owner and user metadata, and be read-only. `uploads`: multipart uploads, which need extents.
     `rules`: lifecycle rules; `permissions`: mode bits are evaluated; both need attributes.
     `counters`: the objects and bytes of buckets are counted. All of them are counted by this call,
-    and again if the volume has the feature.
+    and again if the volume has the feature. If that fails, as for a damaged item, the volume has
+    the feature and is not locked, and its buckets are listed until this call is repeated.
     Clients of versions without a feature cannot open the volume any more. Those that have it open
     are waited for; all others must open it again, too (see `txn.volume_lock`). An interrupted call
     leaves the volume locked; the same call again finishes it.
@@ -66,9 +67,13 @@ async def enable_features(
         if "rules" in added:
             await begin_index(volume.items, runtime)
         if "counters" in features:
-            await count_buckets(volume, lock.check)
+            await suspend_counters(volume)
         flags = " ".join(target.flags)
         await lock.change(volume.items, {"flags": flags})
         await write_tag(volume.table, target, runtime, volume.config.tuning.retry.write)
         await rewrite(volume.place, record.volume_id, {"flags": flags})
+        if "counters" in features:
+            # The volume is complete, but for its counters: a failure leaves it unlocked.
+            lock.touched = False
+            await count_buckets(volume, lock.check)
     return added

@@ -31,10 +31,11 @@ class EntryState:
     @property
     def since_ms(self) -> int:
         """When it began, epoch milliseconds; without its operation, the modification time of a
-        file, and the creation time of a directory."""
+        file, or its creation time if that is later, and the creation time of a directory."""
         if self.began is not None:
             return self.began.time_ms
-        return self.entry.ctime * 1000 if self.entry.is_dir else self.entry.mtime_ms
+        created_ms = self.entry.ctime * 1000
+        return created_ms if self.entry.is_dir else max(created_ms, self.entry.mtime_ms)
 
     @property
     def until_ms(self) -> int | None:

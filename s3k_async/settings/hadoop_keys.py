@@ -1,8 +1,9 @@
 """The table of Hadoop keys: every key of S3-FileSystem 1.0, and those of S3A with a meaning for its
 data.
 
-Each takes effect as an option, is refused if its value asks for something that this package does
-not do, or is named in a warning. Keys of `fs.s3a.` that are not in the table are named, too.
+Each takes effect as an option, is refused if its value requests something that this package does
+not support, or is named in a warning. Keys of `fs.s3a.` that are not in the table are named as
+well.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class HadoopKey:
     note: str
     """The option that it sets, or why it does not."""
     accepted: tuple[str, ...] = ()
-    """Values, or simple names of classes, that ask for what is done anyway."""
+    """Values, or simple names of classes, that request what is done anyway."""
 
     @property
     def full_name(self) -> str:
@@ -64,7 +65,7 @@ class HadoopKey:
         return start + self.name + end.get(self.scope, "")
 
     def accepts(self, value: str) -> bool:
-        """Whether a value asks for what is done anyway."""
+        """Whether a value requests what is done anyway."""
         return value.rpartition(".")[2].lower() in {each.lower() for each in self.accepted}
 
 
@@ -86,20 +87,23 @@ HADOOP_KEYS: Final[tuple[HadoopKey, ...]] = (
         "effect",
         (f"{_DYNAMO}.table", "`table`"),
         (f"{_DYNAMO}.suffix.count", "`suffix_count`"),
-        (f"{_DYNAMO}.access", "`table_access_key_id`, with the other half"),
-        (f"{_DYNAMO}.secret", "`table_secret_access_key`, with the other half"),
-        (f"{_DYNAMO}.endpoint", "`table_endpoint`, with the other half"),
-        (f"{_DYNAMO}.signing.region", "`table_region`, with the other half"),
+        (f"{_DYNAMO}.access", "`table_access_key_id`, with the secret key"),
+        (f"{_DYNAMO}.secret", "`table_secret_access_key`, with the access key"),
+        (f"{_DYNAMO}.endpoint", "`table_endpoint`, with the region"),
+        (f"{_DYNAMO}.signing.region", "`table_region`, with the endpoint"),
         (f"{_OPLOG}.bucket", "`log_bucket`"),
-        (f"{_OPLOG}.access", "`log_access_key_id`, with the other half"),
-        (f"{_OPLOG}.secret", "`log_secret_access_key`, with the other half"),
-        (f"{_OPLOG}.endpoint", "`log_endpoint`, with the other half"),
-        (f"{_OPLOG}.signing.region", "`log_region`, with the other half"),
+        (f"{_OPLOG}.access", "`log_access_key_id`, with the secret key"),
+        (f"{_OPLOG}.secret", "`log_secret_access_key`, with the access key"),
+        (f"{_OPLOG}.endpoint", "`log_endpoint`, with the region"),
+        (f"{_OPLOG}.signing.region", "`log_region`, with the endpoint"),
         (
             "fs.s3k.storage.underlying.filesystem.scheme",
-            "`bucket`: that of the volume's name; schemes but `s3`, `s3a`, `s3n` are refused",
+            "`bucket`: that of the volume's name; only `s3`, `s3a`, `s3n` are accepted",
         ),
-        ("fs.s3k.storage.underlying.fs.prop.marker.<key>", "as the key of S3A, which it precedes"),
+        (
+            "fs.s3k.storage.underlying.fs.prop.marker.<key>",
+            "as the S3A key, with precedence over it",
+        ),
         ("fs.s3k.volume.kind", "`kind`; of this project"),
         ("fs.s3k.client.uid", "`uid`; of this project"),
         ("fs.s3k.client.gids", "`gids`; of this project"),
@@ -109,7 +113,7 @@ HADOOP_KEYS: Final[tuple[HadoopKey, ...]] = (
         "effect",
         (f"{_DYNAMO}.base.exponential.delay", "`retry_base`"),
         (f"{_DYNAMO}.max.exponential.delay", "`retry_cap`"),
-        (f"{_DYNAMO}.max.retries", "`retry_attempts`, one more"),
+        (f"{_DYNAMO}.max.retries", "`retry_attempts`, plus one"),
         (f"{_DYNAMO}.max.http.conn", "`table_max_connections`"),
         (f"{_OPLOG}.max.http.conn", "`log_max_connections`"),
         ("fs.s3k.metastore.operations.async", "false: `max_concurrency` = 1"),
@@ -167,9 +171,9 @@ HADOOP_KEYS: Final[tuple[HadoopKey, ...]] = (
         "warned",
         (f"{_DYNAMO}.backoff.full.jitter", "delays have full jitter", ("true",)),
         (f"{_OPLOG}.backoff.full.jitter", "delays have full jitter", ("true",)),
-        (f"{_OPLOG}.base.exponential.delay", "the log is retried as the table: `retry_base`"),
-        (f"{_OPLOG}.max.exponential.delay", "the log is retried as the table: `retry_cap`"),
-        (f"{_OPLOG}.max.retries", "the log is retried as the table: `retry_attempts`"),
+        (f"{_OPLOG}.base.exponential.delay", "the log is retried like the table: `retry_base`"),
+        (f"{_OPLOG}.max.exponential.delay", "the log is retried like the table: `retry_cap`"),
+        (f"{_OPLOG}.max.retries", "the log is retried like the table: `retry_attempts`"),
         ("fs.s3k.thread.pool.max.tasks", "no thread pool: `max_concurrency` bounds the requests"),
     ),
     *_keys(
@@ -219,8 +223,8 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         "effect",
         ("endpoint", "`data_endpoint`"),
         ("endpoint.region", "`data_region`"),
-        ("access.key", "`data_access_key_id`, with the other half"),
-        ("secret.key", "`data_secret_access_key`, with the other half"),
+        ("access.key", "`data_access_key_id`, with the secret key"),
+        ("secret.key", "`data_secret_access_key`, with the access key"),
         ("session.token", "`data_session_token`, of the same scope as the keys"),
         ("connection.maximum", "`data_max_connections`"),
         ("connection.establish.timeout", "`data_connect_timeout`; in ms, or with a unit"),
@@ -241,9 +245,9 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("assumed.role.session.name", "`data_role_session_name`, with the role"),
         ("assumed.role.session.duration", "`data_role_duration`, with the role; with a unit"),
         ("assumed.role.sts.endpoint", "`data_sts_endpoint`, with the role"),
-        ("encryption.algorithm", "`data_encryption`; with SSE-C or CSE nothing is written"),
+        ("encryption.algorithm", "`data_encryption`; writes are refused with SSE-C or CSE"),
         ("encryption.key", "`data_kms_key`"),
-        ("encryption.context", "nothing is written"),
+        ("encryption.context", "writes are refused"),
         ("server-side-encryption-algorithm", "as `encryption.algorithm`"),
         ("server-side-encryption.key", "as `encryption.key`"),
         ("server-side-encryption-key", "as `encryption.key`"),
@@ -267,7 +271,7 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
     *_keys(
         "s3a",
         "warned",
-        ("path.style.access", "paths with an `endpoint`, hosts at AWS"),
+        ("path.style.access", "path style with an `endpoint`, virtual hosts at AWS"),
         ("change.detection.source", "the entity tag is compared", ("etag",)),
         ("change.detection.version.required", "an object without a tag is accepted", ("false",)),
         ("attempts.maximum", "`retry_attempts`"),
@@ -277,14 +281,14 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("retry.throttle.interval", "`retry_base`"),
         ("threads.max", "`max_concurrency`"),
         ("max.total.tasks", "`max_concurrency`"),
-        ("block.size", "128 MiB are reported"),
+        ("block.size", "the reported size is 128 MiB"),
         ("readahead.range", "`read_ahead`"),
         ("experimental.input.fadvise", "readers detect sequential reading"),
         ("paging.maximum", "pages have 1,000 objects"),
-        ("multiobjectdelete.enable", "objects are deleted together", ("true",)),
+        ("multiobjectdelete.enable", "objects are deleted in batches", ("true",)),
         ("acl.default", "objects have the bucket's default"),
         ("security.credential.provider.path", "no credential file of Hadoop is read"),
-        ("user.agent.prefix", "no prefix"),
+        ("user.agent.prefix", "no prefix is sent"),
         ("buffer.dir", "parts are in memory"),
         ("fast.upload.buffer", "parts are in memory", ("bytebuffer", "array")),
         ("list.version", "version 2", ("2",)),

@@ -245,8 +245,8 @@ def _modes(source: _HadoopKeys, values: dict[str, Setting]) -> None:
 
 
 def _check_refused(source: _HadoopKeys) -> None:
-    """Raise ConfigError for a value that asks for what this package does not do; values that ask
-    for what is done anyway need no warning."""
+    """Raise ConfigError for a value that requests what this package does not support; values that
+    request what is done anyway need no warning."""
     for key in (*HADOOP_KEYS, *S3A_KEYS):
         if key.outcome not in ("refused", "warned"):
             continue

@@ -438,7 +438,7 @@ def _aws(values: Values, part: str) -> AwsConfig:
         if part in _WITHOUT_OBJECTS and name in _OF_OBJECTS:
             continue
         if name not in (*CREDENTIALS, *_ENCRYPTION):
-            # Small objects, as those of the log, cost most in the classes for rarely read ones.
+            # Small objects, such as those of the log, cost more in classes for infrequent access.
             apart = name == "storage_class" and part == "log"
             places = prefixes[:1] if apart else prefixes
             found = next(
@@ -458,7 +458,7 @@ def _aws(values: Values, part: str) -> AwsConfig:
             fields |= credentials
             break
     if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
-        raise ConfigError(f"{lone[0]} needs role_arn, the role that it is about", path=part)
+        raise ConfigError(f"{lone[0]} needs role_arn, the role that it applies to", path=part)
     if part not in _WITHOUT_OBJECTS:
         fields |= _encryption(values, prefixes)
     return AwsConfig(**fields)

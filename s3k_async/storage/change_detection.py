@@ -2,8 +2,8 @@
 
 Reads and copies are conditional on the entity tag that was recorded when the object was written or
 adopted. Copies of the volume's own objects, as in a restored data location, keep the bytes but not
-the tags: so another tag of such an object is accepted if the checksum of its bytes is the recorded
-one. The modes are those of S3A (`fs.s3a.change.detection.mode`).
+the tags: so a different tag of such an object is accepted if its bytes have the recorded
+checksum. The modes are those of S3A (`fs.s3a.change.detection.mode`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ChangeDetection:
         self._accepted: OrderedDict[str, str] = OrderedDict()
         """Physical name to the tag that the object has instead of the recorded one."""
         self._doubtful: set[str] = set()
-        """Own objects of which a tag was accepted in mode `warn`."""
+        """The volume's own objects with a different tag that was accepted in mode `warn`."""
         self._locks: dict[str, anyio.Lock] = {}
 
     def expected(self, source: RecordedObject) -> str | None:
@@ -197,7 +197,7 @@ class ChangeDetection:
             )
 
     async def _other_size(self, source: RecordedObject) -> CorruptDataError:
-        """The error about an object that is not the expected one, after a look at it."""
+        """The error about an object that is not the expected one, after a HeadObject."""
         found = await source.blobs.head(source.key)
         if found is None or found.size == source.size:
             return _replaced(source, "it is being replaced")

@@ -1,11 +1,11 @@
 """Moves of physical objects from the hot location to the cold one.
 
-No record is kept of a move: an object in both locations is a move that has not ended, or was copied
-to the hot location on request, and moving it again ends both. An object is deleted from the hot
-location after its copy was read back and compared, so that a crash leaves a copy too many and never
-one too few. Physical objects are immutable and their keys are never used again, so the deletion
-needs no condition, and several runs at once do the same work twice. The argument is in
-docs/design/013-objects.md, section 6.2.
+No record is kept of a move: an object in both locations is that of an unfinished move, or was
+copied to the hot location on request, and moving it again removes the hot one in either case. An
+object is deleted from the hot location after its copy was read back and compared, so that a crash
+leaves a copy too many and never one too few. Physical objects are immutable and their keys are
+never used again, so the deletion needs no condition, and several runs at once do the same work
+twice. The argument is in docs/design/013-objects.md, section 6.2.
 """
 
 from __future__ import annotations

@@ -131,8 +131,10 @@ class TieredBlobs:
         return await self.hot.head(key) or await self.cold.head(key)
 
     def can_copy_from(self, source: BlobStore) -> bool:
+        """Not if it writes through: the copy of a hot blob would be in the hot store alone."""
         return (
-            isinstance(source, TieredBlobs)
+            not self.through
+            and isinstance(source, TieredBlobs)
             and self.hot.can_copy_from(source.hot)
             and self.cold.can_copy_from(source.cold)
         )

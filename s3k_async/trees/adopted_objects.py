@@ -31,8 +31,8 @@ async def adopt_tree(
     on_change: Change | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Make the objects of a bucket files of a volume whose data location contains them, without a
-    copy (`S3kClient.adopt_many`).
+    """Import the objects of a bucket into a volume whose data location contains them, without
+    copying (`S3kClient.adopt_many`).
 
     Objects that are already adopted at their paths, in their present state, are unchanged. Of
     `options` only `selection`, `overwrite` and `dry_run` apply. The same call continues an

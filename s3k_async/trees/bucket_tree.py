@@ -149,7 +149,9 @@ class BucketTree:
         except (BlobChangedError, BlobNotFoundError) as error:
             raise ConflictError(_CHANGED, path=self.full_name(entry.path)) from error
 
-    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+    def new_file(
+        self, entry: TreeEntry, volume: Volume, path: str, *, overwrite: bool = True
+    ) -> NewFile:
         """A copy inside the service where that is possible."""
         content = Content(self.uri(entry.path), entry.size, entry.etag, "")
 
@@ -161,7 +163,7 @@ class BucketTree:
 
         is_streamed = not volume.storage.blobs.can_copy_from(self.blobs)
         file = NewFile(path, entry.size if is_streamed else 0, upload, mtime_ms=entry.mtime_ms)
-        return written_alone(volume, file, overwrite=True) if entry.size >= LARGE else file
+        return written_alone(volume, file, overwrite=overwrite) if entry.size >= LARGE else file
 
     def _shown(self, page: Sequence[BlobInfo], skipped: Skipped) -> list[TreeEntry]:
         shown = []

@@ -58,7 +58,7 @@ class TreeComparison:
     equal: Callable[[TreeEntry, TreeEntry], bool] | None = None
     """Whether two files do not differ, instead of the rule."""
     left_files: int = 0
-    """Selected files of the left tree so far."""
+    """The number of selected files in the left tree so far."""
     same: int = 0
     """Files so far that do not differ."""
     skipped: dict[str, S3kError] = field(default_factory=dict)

@@ -109,11 +109,13 @@ class DirectoryTree:
                 yield piece
                 start += len(piece)
 
-    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+    def new_file(
+        self, entry: TreeEntry, volume: Volume, path: str, *, overwrite: bool = True
+    ) -> NewFile:
         """An upload of the file."""
         file = local_file(volume, self.full_name(entry.path), path, entry.size)
         file = replace(file, mtime_ms=entry.mtime_ms)
-        return written_alone(volume, file, overwrite=True) if entry.size >= LARGE else file
+        return written_alone(volume, file, overwrite=overwrite) if entry.size >= LARGE else file
 
     async def make_directory(self, source: FileTree, entry: TreeEntry) -> None:  # noqa: ARG002
         """A directory with the permissions of a new one."""
@@ -127,6 +129,7 @@ class DirectoryTree:
         source: FileTree,
         files: AsyncIterable[TreeEntry],
         *,
+        overwrite: bool = True,
         done: WrittenFile,
         failed: FailedFile,
     ) -> None:
@@ -135,7 +138,7 @@ class DirectoryTree:
 
         async def write(entry: TreeEntry) -> None:
             try:
-                size = await self._write(source, entry)
+                size = await self._write(source, entry, overwrite)
             except S3kError as error:
                 failed(entry, error)
             else:
@@ -152,14 +155,14 @@ class DirectoryTree:
             except S3kError as error:
                 failed(entry, error)
 
-    async def _write(self, source: FileTree, entry: TreeEntry) -> int:
+    async def _write(self, source: FileTree, entry: TreeEntry, overwrite: bool) -> int:
         place = self.full_name(entry.path)
         above = os.path.dirname(place)
         await to_thread.run_sync(self._need_inside, above)
         await to_thread.run_sync(local_tree.make_directory, above)
         size = 0
         async with (
-            local_tree.appearing(place) as descriptor,
+            local_tree.appearing(place, overwrite=overwrite) as descriptor,
             aclosing(source.content(entry)) as pieces,
         ):
             async for piece in pieces:

@@ -100,9 +100,11 @@ class FileTree(Protocol):
     def content(self, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
         """The bytes of a file, in pieces. Raises UnsupportedError for a tree without contents."""
 
-    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:
-        """The copy of a file at a path of a volume, with its modification time; it replaces the
-        file at the path. Raises as `content`."""
+    def new_file(
+        self, entry: TreeEntry, volume: Volume, path: str, *, overwrite: bool = True
+    ) -> NewFile:
+        """The copy of a file at a path of a volume, with its modification time; `overwrite`: it
+        replaces the file at the path. Raises as `content`."""
 
 
 @runtime_checkable
@@ -118,11 +120,13 @@ class TreeTarget(Protocol):
         source: FileTree,
         files: AsyncIterable[TreeEntry],
         *,
+        overwrite: bool = True,
         done: WrittenFile,
         failed: FailedFile,
     ) -> None:
         """Copy files of the source to the same relative paths, many at once, each by itself, and
-        with their modification times. Existing files are replaced."""
+        with their modification times. Existing files are replaced, or, without `overwrite`,
+        failures (PathExistsError)."""
 
     async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
         """Remove files if they are as they were listed, and directories if they are empty by then.

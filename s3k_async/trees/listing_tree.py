@@ -71,7 +71,8 @@ class ListingTree:
             while batch := await to_thread.run_sync(lambda: list(islice(rows, READ))):
                 await to_thread.run_sync(sorter.add, batch)
             found = with_directories(
-                sorter.pages(), lambda path, error: skipped(self.full_name(path), error)
+                self._distinct(sorter.pages()),
+                lambda path, error: skipped(self.full_name(path), error),
             )
             while (page := await to_thread.run_sync(next, found, None)) is not None:
                 for entry in page:
@@ -82,7 +83,14 @@ class ListingTree:
         raise self._without_contents(entry)
         yield b""
 
-    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:  # noqa: ARG002
+    def new_file(
+        self,
+        entry: TreeEntry,
+        volume: Volume,  # noqa: ARG002
+        path: str,  # noqa: ARG002
+        *,
+        overwrite: bool = True,  # noqa: ARG002
+    ) -> NewFile:
         """Raises UnsupportedError."""
         raise self._without_contents(entry)
 
@@ -104,7 +112,7 @@ class ListingTree:
             for number, line in enumerate(file, start=1):
                 try:
                     row = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise self._wrong(number, f"not JSON: {error}") from error
                 if not isinstance(row, dict):
                     raise self._wrong(number, "not an object with path, type and size")
@@ -117,6 +125,8 @@ class ListingTree:
         columns = ["path", "is_dir", "size", "mtime", "etag", "checksum"]
         try:
             with local_errors(self.file), ParquetFile(self.file) as file:
+                if not pa.types.is_timestamp(file.schema_arrow.field("mtime").type):
+                    raise KeyError("mtime")
                 for batch in file.iter_batches(columns=columns):
                     for row in batch.to_pylist():
                         kind = "directory" if row["is_dir"] else "file"
@@ -152,6 +162,17 @@ class ListingTree:
             return TreeEntry(relative, True)
         etag, checksum = (str(row.get(name) or "") for name in ("etag", "checksum"))
         return TreeEntry(relative, False, int(size or 0), time, etag, checksum)
+
+    def _distinct(self, pages: Iterator[Sequence[TreeEntry]]) -> Iterator[Sequence[TreeEntry]]:
+        last = ""
+        for page in pages:
+            for entry in page:
+                if entry.path == last:
+                    raise InvalidArgumentError(
+                        f"a path occurs twice: {normalize(f'{self.root}/{last}')}", path=self.file
+                    )
+                last = entry.path
+            yield page
 
     def _wrong(self, number: int, reason: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"line {number:,}: {reason}", path=self.file)

@@ -1,4 +1,4 @@
-"""Synchronization of two trees, one way: what the source has and the target has not is copied."""
+"""One-way synchronization of two trees: files that the target lacks or that differ are copied."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SyncOptions:
     overwrite: bool = True
     """Whether files that differ are replaced; otherwise they are failures."""
     delete: bool = False
-    """Whether entries are removed that the target alone has."""
+    """Whether entries that exist only in the target are removed."""
     force: bool = False
     """Whether they are removed even if the source has no files."""
     dry_run: bool = False
@@ -84,8 +84,8 @@ async def synchronize(
     on_change: Change | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Make the target like the source: copy files that it has not, or that differ by the rule, and
-    make directories; with `delete`, remove what it alone has, after everything was copied.
+    """Synchronize the target with the source: copy files that it lacks, or that differ by the rule,
+    and create directories; with `delete`, remove what exists only in the target, after all copies.
 
     A copy has the modification time of its source. Each file is copied by itself; failures are in
     the result. The same call continues an interrupted one. Raises PathNotFoundError (no source),
@@ -134,7 +134,7 @@ class _SyncRun:
         self._deleted = [0, 0]
         """Files and directories."""
         self._surplus = 0
-        """Entries that the target alone has."""
+        """Entries that exist only in the target."""
         self._blocked = 0
         """Entries to copy once another kind of entry at their paths is deleted."""
         self._comparison = self._compare()
@@ -145,12 +145,7 @@ class _SyncRun:
             await target.make_directory(self._source, TreeEntry("", True))
         await self._copy(target)
         if options.delete and (self._surplus or self._blocked):
-            if not self._comparison.left_files and not options.force:
-                raise InvalidArgumentError(
-                    "the source has no files, and nothing was deleted; to empty the target "
-                    "nevertheless, force the deletion (--force)",
-                    path=self._source.label,
-                )
+            self._require_files()
             unchanged = self._comparison.same
             if not options.dry_run and not self._failures:
                 await self._delete(target)
@@ -167,6 +162,16 @@ class _SyncRun:
             self._deleted[1],
             tuple(self._failures.items()),
         )
+
+    def _require_files(self) -> None:
+        """Raise InvalidArgumentError if the comparison, at its end, has seen no file of the source,
+        unless the deletion is forced."""
+        if not self._comparison.left_files and not self._options.force:
+            raise InvalidArgumentError(
+                "the source has no files, and nothing was deleted; to empty the target "
+                "anyway, force the deletion (--force)",
+                path=self._source.label,
+            )
 
     def _tell(self, kind: ChangeKind, entry: TreeEntry) -> None:
         if self._on_change is not None:
@@ -190,6 +195,7 @@ class _SyncRun:
             await target.copy_files(
                 self._source,
                 files,
+                overwrite=self._options.overwrite,
                 done=lambda entry, size: self._copies.done(entry.path, size),
                 failed=self._fail,
             )
@@ -289,17 +295,20 @@ class _SyncRun:
                 yield entry
 
     async def _delete(self, target: TreeTarget) -> None:
-        """Remove what the target alone has, the content of each directory before the directory."""
+        """Remove what exists only in the target, the content of each directory before the
+        directory; nothing before a file of the source was seen again, since the source may have
+        become empty."""
         self._comparison = self._compare()
         batch: list[TreeEntry] = []
         async with aclosing(self._surplus_entries()) as entries:
             async for entry in entries:
                 batch.append(entry)
-                if len(batch) == WINDOW:
+                if len(batch) >= WINDOW and (self._comparison.left_files or self._options.force):
                     await self._remove(batch, target)
                     batch = []
         self._note_skipped()
         if not self._comparison.skipped:
+            self._require_files()
             await self._remove(batch, target)
 
     async def _remove(self, batch: list[TreeEntry], target: TreeTarget) -> None:

@@ -96,12 +96,14 @@ class VolumeTree:
             async for piece in pieces:
                 yield piece
 
-    def new_file(self, entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+    def new_file(
+        self, entry: TreeEntry, volume: Volume, path: str, *, overwrite: bool = True
+    ) -> NewFile:
         """A copy inside the service where that is possible, with the attributes of the file."""
         assert entry.entry is not None
         origin = volume_of(self.client)
         return copied_file(
-            origin, entry.entry, volume, path, overwrite=True, mtime_ms=entry.mtime_ms
+            origin, entry.entry, volume, path, overwrite=overwrite, mtime_ms=entry.mtime_ms
         )
 
     async def make_directory(self, source: FileTree, entry: TreeEntry) -> None:
@@ -116,6 +118,7 @@ class VolumeTree:
         source: FileTree,
         files: AsyncIterable[TreeEntry],
         *,
+        overwrite: bool = True,
         done: WrittenFile,
         failed: FailedFile,
     ) -> None:
@@ -127,7 +130,7 @@ class VolumeTree:
             async for entry in files:
                 try:
                     path = self.path_of(entry.path)
-                    file = source.new_file(entry, volume, path)
+                    file = source.new_file(entry, volume, path, overwrite=overwrite)
                 except S3kError as error:
                     failed(entry, error)
                 else:
@@ -137,6 +140,7 @@ class VolumeTree:
         await _write(
             self.client,
             new_files(),
+            overwrite=overwrite,
             done=lambda file, size: done(known.pop(file.path), size),
             failed=lambda file, error: failed(known.pop(file.path), error),
         )
@@ -168,10 +172,11 @@ async def _write(
     client: S3kClient,
     files: AsyncIterable[NewFile],
     *,
+    overwrite: bool,
     done: Callable[[NewFile, int], object],
     failed: Callable[[NewFile, S3kError], object],
 ) -> None:
-    await write_files(volume_of(client), files, overwrite=True, done=done, failed=failed)
+    await write_files(volume_of(client), files, overwrite=overwrite, done=done, failed=failed)
 
 
 @call

@@ -17,7 +17,7 @@ added to it. One transaction for both would not do: DynamoDB makes its effects v
 A client folds its own items when it has enough of them, and when it closes; a reader folds what
 others have left.
 
-The mark says that entries were changed without being counted: then a bucket is listed, until
+The mark says that entries were changed without being counted. Then buckets are listed, until
 `s3k migrate --enable counters` counts all of them again.
 """
 
@@ -27,6 +27,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
+
+import anyio
 
 from s3k_async._core.active_calls import optional
 from s3k_async._core.runtime import Runtime
@@ -62,9 +64,12 @@ _LOG = logging.getLogger(__name__)
 FOLDED: Final = MAX_TRANSACTION
 """Journal items that are folded together: one transaction deletes them."""
 ATTEMPTS: Final = 16
-"""How often a folding is tried that meets others, and a reading."""
+"""Attempts at a folding, or a reading, that conflicts with other foldings."""
 PAGE: Final = 1000
 """Items of a bucket that are read together: far less than DynamoDB's limit of 1 MB."""
+CLOSING: Final = 2.0
+"""Seconds for the foldings of a client that closes, at most: as long as its calls have at the exit
+of the interpreter."""
 PAUSE: Final = 0.05
 """Seconds before the next attempt at a folding that conflicts, at most."""
 
@@ -121,16 +126,19 @@ class BucketCounters:
 
     async def fold_full(self) -> None:
         """Fold the journal items of buckets that have enough of them. A failure is only logged."""
-        for bucket in [each for each, held in self._journal.items() if len(held) >= FOLDED]:
-            await self._fold_own(bucket)
+        for bucket in list(self._journal):
+            # Another call may have folded it meanwhile.
+            if len(self._journal.get(bucket, ())) >= FOLDED:
+                await self._fold_own(bucket)
 
     async def close(self) -> None:
-        """Fold the journal items that are left. A failure is only logged, and ends it: readers do
-        the rest."""
-        while self._journal:
-            bucket = next(iter(self._journal))
-            if not await self._fold_own(bucket):
-                return
+        """Fold the journal items that are left. A failure is only logged, and ends it, and so does
+        a table that does not answer: readers do the rest."""
+        with anyio.move_on_after(CLOSING):
+            while self._journal:
+                bucket = next(iter(self._journal))
+                if not await self._fold_own(bucket):
+                    return
 
     async def mark_stale(self) -> None:
         """Note that entries are about to be changed without being counted. Raises the errors of

@@ -37,7 +37,7 @@ class LoggedOutcome:
     """What the operations change in the totals of buckets."""
 
     def journal(self, identities: Iterable[str] | None = None) -> list[Put]:
-        """The journal items that belong into the transaction that applies operations, None: all of
+        """The journal items that belong to the transaction that applies operations, None: all of
         them."""
         if self.counters is None or self.totals is None:
             return []
@@ -131,8 +131,8 @@ class LoggedWriter:
             raise
 
     def journal_size(self, operations: Operations, trees: Iterable[str] = ()) -> int:
-        """How many actions a transaction needs for its journal at most that applies operations, and
-        moves or removes everything below the paths in `trees`."""
+        """The maximum number of journal items in a transaction that applies operations, and moves
+        or removes everything below the paths in `trees`."""
         if self.counters is None:
             return 0
         return len(TotalChanges(operations).buckets.union(map(bucket_above, trees)))
@@ -238,7 +238,7 @@ class TransactionLog:
                 self._totals = added([self._totals, totals.of(outcome.succeeded)])
 
     def journal(self) -> list[Put]:
-        """The journal items that belong into the transaction that publishes the record."""
+        """The journal items that belong to the transaction that publishes the record."""
         counters = self._writer.counters
         return [] if counters is None else counters.journal(self._totals)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from s3k_async._core.concurrency import AdaptiveLimit
-from s3k_async._core.metering import Meter, Part, RequestCounter, inherited_observer
+from s3k_async._core.metering import Meter, Part, RequestCounter
+from s3k_async._core.observation import Observer, inherited_observer
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
@@ -52,14 +53,16 @@ class VolumeConnections:
     stack: AsyncExitStack
     counter: RequestCounter = field(default_factory=RequestCounter)
     """Counts the requests of the volume's client."""
+    observer: Observer | None = None
+    """Observes them."""
     interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         inherited = inherited_observer()
         if inherited is not None:
-            own = self.counter.observer
-            self.counter.observer = inherited if own is None else own.joined(inherited)
+            own = self.observer
+            self.observer = inherited if own is None else own.joined(inherited)
 
     def table(self) -> tuple[RetryingItems, TableStore]:
         """The items and their table."""
@@ -71,7 +74,12 @@ class VolumeConnections:
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
         return RetryingItems(
-            store, self.config.tuning.retry, self.runtime, self._limit("table"), meter
+            store,
+            self.config.tuning.retry,
+            self.runtime,
+            self._limit("table"),
+            meter,
+            self.observer,
         ), store
 
     def blobs(self, location: BlobLocation, part: Part) -> RetryingBlobs:
@@ -83,7 +91,7 @@ class VolumeConnections:
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
         return RetryingBlobs(
-            store, self.config.tuning.retry, self.runtime, self._limit(part), meter
+            store, self.config.tuning.retry, self.runtime, self._limit(part), meter, self.observer
         )
 
     def hot(self, text: str) -> RetryingBlobs | None:

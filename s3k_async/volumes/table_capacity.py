@@ -21,8 +21,8 @@ async def set_capacity(
     runtime: Runtime = SYSTEM,
     session: object | None = None,
 ) -> bool:
-    """Set the capacity of the table of a volume, units per second, or without units to on demand,
-    and wait until it has it; False if it had it. The volume may be in use.
+    """Set the capacity of the table of a volume, units per second, or on demand without units, and
+    wait until the change is complete; False if there was none. The volume may be in use.
 
     Raises UnsupportedError for a table without capacity units, VolumeNotFoundError, ConfigError
     (invalid units), and the service's errors: it limits how often the mode can be changed.

@@ -9,6 +9,7 @@ from typing import Final
 
 from s3k_async._core.active_calls import Calls
 from s3k_async._core.metering import RequestCounter
+from s3k_async._core.observation import Observer
 from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ballast import Ballast
@@ -114,13 +115,14 @@ async def open_volume(
     runtime: Runtime = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     counter: RequestCounter | None = None,
+    observer: Observer | None = None,
     locked: bool = False,
 ) -> Volume:
     """Open an existing volume.
 
     `session`: an aioboto3 session, or a mapping from `table`, `data` and `log` to sessions.
-    `counter` counts the requests. `locked`: for a caller that is about to take the volume's
-    exclusive lock (see `volumes.exclusive_volume`).
+    `counter` counts the requests, `observer` observes them. `locked`: for a caller that is about to
+    take the volume's exclusive lock (see `volumes.exclusive_volume`).
 
     Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (another client
     holds that lock, or was interrupted while holding it), NotAVolumeError, VolumeFormatError,
@@ -129,7 +131,7 @@ async def open_volume(
     """
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(
-            config, runtime, session, stack, counter or RequestCounter()
+            config, runtime, session, stack, counter or RequestCounter(), observer
         )
         items, table = connections.table()
         where = config.table.label
@@ -138,7 +140,7 @@ async def open_volume(
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
         config = recorded(config, record)
-        observer = connections.counter.observer
+        observer = connections.observer
         if observer is not None:
             observer.volume = record.name
         if native and not locked:

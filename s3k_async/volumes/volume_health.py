@@ -97,7 +97,7 @@ async def _asked(probe: _Probe, seconds: float, runtime: Runtime) -> ComponentHe
 
 
 async def _need_mark(place: RetryingBlobs, *, marked: bool) -> None:
-    """Raise VolumeNotFoundError if a location has no mark of its volume, as that of another
+    """Raise VolumeNotFoundError if a location has no mark of its volume, such as that of another
     volume, or of a disk that is not mounted. A volume of S3-FileSystem 1.0 has no mark."""
     if await place.probe(CLAIM) is None and marked:
         raise VolumeNotFoundError("the location has no mark of the volume", path=place.uri(CLAIM))

@@ -125,8 +125,8 @@ async def test_there_is_nothing_to_set(moto_s3: Engine, proxy: FaultProxy) -> No
     [
         ({"read_units": 5}, "both read_units and write_units"),
         ({"read_units": 0, "write_units": 1}, "at least one read unit"),
-        ({"tags": (("aws:x", "1"),)}, "is no tag"),
-        ({"tags": (("", "1"),)}, "is no tag"),
+        ({"tags": (("aws:x", "1"),)}, "is not a tag"),
+        ({"tags": (("", "1"),)}, "is not a tag"),
         ({"stream": "ALL"}, "a stream has one of"),
     ],
 )

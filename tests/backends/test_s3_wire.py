@@ -25,6 +25,7 @@ from s3k_async.errors import (
     ConfigError,
     ResponseLostError,
     ThrottledError,
+    UnsupportedError,
 )
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
@@ -308,6 +309,42 @@ async def test_a_refused_head_is_asked_again_by_the_reference_only_once(
 )
 async def test_buckets_of_other_kinds_are_left_to_the_reference(name: str) -> None:
     assert WireBlobs(name, "", AWS)._by_reference
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "start"),
+    [
+        (None, "https://data.s3.eu-west-1.amazonaws.com/p/k%C3%A9?X-Amz-Algorithm="),
+        ("http://h:9000/s3", "http://h:9000/s3/data/p/k%C3%A9?X-Amz-Algorithm="),
+    ],
+)
+async def test_a_presigned_url_leads_to_the_host_of_the_region(
+    endpoint: str | None, start: str
+) -> None:
+    blobs = WireBlobs("data", "p/", replace(AWS, endpoint=endpoint))
+    url = await blobs.presign("ké", 60, "GET")
+    assert url.startswith(start)
+    assert "%2Feu-west-1%2Fs3%2Faws4_request&" in url
+    assert "request-payer" not in url
+    assert AWS.secret_access_key.reveal() not in url
+    await blobs.close()
+
+
+async def test_a_requester_who_pays_signs_that() -> None:
+    blobs = WireBlobs("data", "", replace(AWS, requester_pays=True))
+    signed = (await blobs.presign("k", 60, "GET")).partition("&X-Amz-Signature=")[0]
+    assert signed.endswith("&x-amz-request-payer=requester")
+    await blobs.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"]
+)
+async def test_urls_of_buckets_of_other_kinds_are_not_signed(name: str) -> None:
+    blobs = WireBlobs(name, "", AWS)
+    with pytest.raises(UnsupportedError, match="no URLs are signed"):
+        await blobs.presign("k", 60, "GET")
+    await blobs.close()
 
 
 async def test_throttling_is_told_and_retried(blobs: WireBlobs, proxy: FaultProxy) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from s3k_async import S3kSyncClient
 from s3k_async.cli import main
+from tests.engines.process import Engine
 
 _numbers = itertools.count(1)
 
@@ -147,3 +149,47 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
         return await now(self) + 5 * 3600 * 1000
 
     monkeypatch.setattr(MemoryBlobs, "now_ms", ahead)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with volumes and local files, which is copied for each command."""
+    top = tmp_path_factory.mktemp("model")
+    before = os.getcwd()
+    os.chdir(top)
+    try:
+        for name in ("vol", "other", "lost"):
+            more = ["--enable", "rules"] if name == "vol" else []
+            assert main(["init", "-q", f"./{name}", *more]) == 0
+        with S3kSyncClient("./vol") as fs:
+            paths = ("/raw/a.csv", "/raw/day=1/part-0", "/raw/day=2/part-0", "/logs/app.log")
+            for path in (*paths, "/photos/2026/a.jpg", "/old/f"):
+                fs.write(path, b"1\n2\n3\n")
+            fs.makedirs("/empty")
+            fs.delete("/old", recursive=True)
+            fs.write("/published/f", b"x")
+            fs.write("/gone.csv", b"5\n")
+            fs.delete("/gone.csv")
+        with S3kSyncClient("./lost") as fs:
+            fs.write("/f", b"x")
+        os.unlink("lost/metadata.sqlite")
+        assert main(["rules", "set", "-q", "--expire-after", "9d", "./vol:/logs"]) == 0
+        assert main(["dump", "-q", "./vol", "-o", "dump.jsonl"]) == 0
+        Path("local").mkdir()
+        Path("local/f").write_bytes(b"x")
+        Path("report.csv").write_bytes(b"4\n")
+        Path("pairs.txt").write_text("/raw/a.csv\t/raw/b.csv\n")
+        Path("paths.txt").write_text("/raw/a.csv\n")
+    finally:
+        os.chdir(before)
+    return top
+
+
+@pytest.fixture
+def service(moto_s3: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of the environment, for moto's DynamoDB and S3."""
+    own = moto_s3.aws()
+    monkeypatch.setenv("S3K_ENDPOINT", moto_s3.endpoint)
+    monkeypatch.setenv("S3K_REGION", str(own.region))
+    monkeypatch.setenv("S3K_ACCESS_KEY_ID", own.access_key_id.reveal())
+    monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", own.secret_access_key.reveal())

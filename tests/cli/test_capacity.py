@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
-
-
-@pytest.fixture
-def service(moto_s3: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the environment, for moto's DynamoDB."""
-    own = moto_s3.aws()
-    monkeypatch.setenv("S3K_ENDPOINT", moto_s3.endpoint)
-    monkeypatch.setenv("S3K_REGION", str(own.region))
-    monkeypatch.setenv("S3K_ACCESS_KEY_ID", own.access_key_id.reveal())
-    monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", own.secret_access_key.reveal())
 
 
 @pytest.mark.usefixtures("service")

@@ -20,7 +20,6 @@ from unittest.mock import patch
 import click
 import pytest
 
-from s3k_async import S3kSyncClient
 from s3k_async.cli import main
 from s3k_async.cli.application import s3k
 from s3k_async.cli.examples import EXAMPLES
@@ -33,6 +32,7 @@ ELSEWHERE = {
     "alerts purge": "tests/cli/test_alerts.py",
     "dev up": "tests/cli/test_dev.py",
     "oplog retire": "tests/cli/test_moving.py",
+    "presign": "tests/cli/test_presign.py",
     "set-capacity": "tests/cli/test_capacity.py",
 }
 """Commands whose example needs more than embedded volumes, and the test that runs it."""
@@ -75,40 +75,6 @@ OFFLINE = {
     "policy",
 }
 """Commands that send no request."""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with volumes and local files, which is copied for each command."""
-    top = tmp_path_factory.mktemp("model")
-    before = os.getcwd()
-    os.chdir(top)
-    try:
-        for name in ("vol", "other", "lost"):
-            more = ["--enable", "rules"] if name == "vol" else []
-            assert main(["init", "-q", f"./{name}", *more]) == 0
-        with S3kSyncClient("./vol") as fs:
-            paths = ("/raw/a.csv", "/raw/day=1/part-0", "/raw/day=2/part-0", "/logs/app.log")
-            for path in (*paths, "/photos/2026/a.jpg", "/old/f"):
-                fs.write(path, b"1\n2\n3\n")
-            fs.makedirs("/empty")
-            fs.delete("/old", recursive=True)
-            fs.write("/published/f", b"x")
-            fs.write("/gone.csv", b"5\n")
-            fs.delete("/gone.csv")
-        with S3kSyncClient("./lost") as fs:
-            fs.write("/f", b"x")
-        os.unlink("lost/metadata.sqlite")
-        assert main(["rules", "set", "-q", "--expire-after", "9d", "./vol:/logs"]) == 0
-        assert main(["dump", "-q", "./vol", "-o", "dump.jsonl"]) == 0
-        Path("local").mkdir()
-        Path("local/f").write_bytes(b"x")
-        Path("report.csv").write_bytes(b"4\n")
-        Path("pairs.txt").write_text("/raw/a.csv\t/raw/b.csv\n")
-        Path("paths.txt").write_text("/raw/a.csv\n")
-    finally:
-        os.chdir(before)
-    return top
 
 
 @pytest.mark.parametrize("command", sorted({*EXAMPLES} - {*ELSEWHERE}))

@@ -72,6 +72,13 @@ def test_patterns_of_sources(cli: Cli, small_tree: Tree) -> None:
     assert cli("cp", "/a/*.txt", "/a/b/*", "/top.txt").code == 1
 
 
+def test_a_pattern_of_directories(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("rm", "-r", "/a/*/")
+    assert cli.ok("ls", "/a").lines == ["one.txt"]
+    cli.fails(3, "rm", "-r", "/a/*/")
+    assert cli.ok("ls", "/a").lines == ["one.txt"]
+
+
 def test_several_sources_need_a_directory(cli: Cli, small_tree: Tree) -> None:
     for verb in (("cp", "-r"), ("mv",), ("get", "-r")):
         Path("file").write_bytes(b"kept")
@@ -96,5 +103,9 @@ def test_put_skips_what_exists(cli: Cli, volume: str) -> None:
     assert cli.ok("cat", "/in/a").output == b"old"
     cli.ok("mkdir", "-p", "/dir/a")
     cli.fails(1, "put", "--skip-existing", "src/a", "/dir/")
+    Path("src/a").unlink()
+    Path("src/a").mkdir()
+    done_in_part = cli.fails(10, "put", "-r", "--skip-existing", "src", "/in")
+    assert "src/a" in done_in_part.errors
     for arguments in (["-", "/in/a"], ["--no-overwrite", "src/a", "/in/a"]):
         cli.fails(2, "put", "--skip-existing", *arguments)

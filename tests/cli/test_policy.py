@@ -37,6 +37,7 @@ READING = (
     "transactions",
     "checksum",
     "physical_paths, 3 directories",
+    "presign",
     "read",
     "read_ranges, 3 ranges",
     "read_many, 100 files",

@@ -29,6 +29,7 @@ COMMANDS = (
     "cat",
     "head",
     "tail",
+    "presign",
     "put",
     "get",
     "cp",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.model import StagedFile
 from s3k_async.permissions import EXECUTE, READ, WRITE
+from tests.client.request_scenes import presigned
 
 __all__ = ["DATA", "SCENES", "TRASH_SCENES", "AccessScene", "prepare", "staged_file"]
 
@@ -89,6 +90,10 @@ async def extended(fs: S3kClient) -> None:
     await fs.append("/d/f", b"x")
 
 
+async def overwritten(fs: S3kClient) -> None:
+    await fs.write("/d/f", b"new")
+
+
 async def discarded(fs: S3kClient) -> None:
     await fs.discard_staged([await staged_file(fs)])
 
@@ -143,6 +148,7 @@ SCENES: dict[str, AccessScene] = {
     ),
     "glob": AccessScene(lambda fs: drained(fs.glob("/d/*/g")), {"/d": LIST, "/d/s": EXECUTE}),
     "content_summary": AccessScene(lambda fs: fs.content_summary("/d"), {"/d": LIST, "/d/s": LIST}),
+    "versions": AccessScene(lambda fs: fs.versions("/d/f"), {"/d": LIST}, overwritten),
     "storage_info": AccessScene(lambda fs: fs.storage_info(), {}),
     "transactions": AccessScene(lambda fs: fs.transactions(), {}),
     "health": AccessScene(lambda fs: fs.health(), {}),
@@ -151,6 +157,7 @@ SCENES: dict[str, AccessScene] = {
     "physical_path": AccessScene(
         lambda fs: fs.physical_path("/d/f"), {"/d": EXECUTE, "/d/f": READ}
     ),
+    "presign": AccessScene(lambda fs: presigned(fs, "/d/f"), {"/d": EXECUTE, "/d/f": READ}),
     "physical_paths": AccessScene(
         lambda fs: drained(fs.physical_paths("/d")), {"/d": LIST, "/d/f": READ, "/d/s": LIST}
     ),
@@ -176,6 +183,9 @@ SCENES: dict[str, AccessScene] = {
     "open, wb": AccessScene(lambda fs: opened(fs, "/d/f", "wb"), {"/d": EXECUTE, "/d/f": WRITE}),
     "open, xb": AccessScene(lambda fs: opened(fs, "/d/new", "xb"), {"/d": CHANGE}),
     "open, ab": AccessScene(lambda fs: opened(fs, "/d/f", "ab"), {"/d": EXECUTE, "/d/f": WRITE}),
+    "undelete": AccessScene(
+        lambda fs: fs.undelete("/d/f", target="/e/new"), {"/d": LIST, "/e": CHANGE}, overwritten
+    ),
     "append": AccessScene(lambda fs: fs.append("/d/f", b"x"), {"/d": EXECUTE, "/d/f": WRITE}),
     "append, new file": AccessScene(lambda fs: fs.append("/d/new", b"x"), {"/d": CHANGE}),
     "write_range": AccessScene(

@@ -4,9 +4,11 @@ is counted."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from s3k_async.client import S3kClient
+from s3k_async.errors import UnsupportedError
 from s3k_async.model import Feature, StagedFile
 
 __all__ = ["SCENES", "TRASH_SCENES", "Scene"]
@@ -199,6 +201,12 @@ async def walk(fs: S3kClient) -> None:
     await drained(fs.trash().walk(item))
 
 
+async def presigned(fs: S3kClient, path: str) -> None:
+    """presign in any volume: where data is not in S3, it is refused after the file was read."""
+    with suppress(UnsupportedError):
+        await fs.presign(path)
+
+
 SCENES: dict[str, Scene] = {
     "stat": Scene(lambda fs: fs.stat("/d/f"), file),
     "stat of the root": Scene(lambda fs: fs.stat("/")),
@@ -206,6 +214,7 @@ SCENES: dict[str, Scene] = {
     "is_file": Scene(lambda fs: fs.is_file("/d/f"), file),
     "is_dir": Scene(lambda fs: fs.is_dir("/d"), directory),
     "physical_path": Scene(lambda fs: fs.physical_path("/d/f"), file),
+    "presign": Scene(lambda fs: presigned(fs, "/d/f"), file),
     "physical_paths, 3 directories": Scene(
         lambda fs: drained(fs.physical_paths("/d")), three_levels
     ),

@@ -16,6 +16,7 @@ from s3k_async import S3kClient
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.transfer import download, upload
+from s3k_async.config import Tuning
 from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -28,7 +29,7 @@ Transfer = Callable[[S3kClient, str], Awaitable[object]]
 
 @pytest.fixture
 async def fs() -> AsyncIterator[S3kClient]:
-    config = memory_config()
+    config = memory_config(Tuning(part_size=1024 * 1024))
     await init_volume(config)
     async with S3kClient(config=config) as client:
         await client.write("/b/k", CONTENT)

@@ -100,6 +100,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "health": lambda fs: fs.health(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),
+    "presign": lambda fs: fs.presign("/f"),
     "physical_paths": lambda fs: drained(fs.physical_paths("/")),
     "stage": staged,
     "discard_staged": lambda fs: fs.discard_staged([]),

@@ -69,6 +69,30 @@ async def test_a_directory_permanently(place: Place) -> None:
     await place.check()
 
 
+async def test_permanently_after_the_directory_was_renamed(place: Place) -> None:
+    fs = place.fs
+    await fs.makedirs("/b/empty")
+    for path in ("/a/f", "/a/s/g", "/a/s/h", "/b/empty/i"):
+        await fs.write(path, b"secret")
+        await fs.delete(path)
+    await fs.write("/a/s/kept", b"1")
+    await fs.rename("/a", "/new")
+    await fs.rename("/b/empty", "/away")
+    if fs.config.layout == "path":  # which finds versions by their paths alone
+        for path in ("/a/f", "/a/s/g", "/a/s/h", "/b/empty/i"):
+            await fs.delete(path, permanently=True)
+    else:
+        await fs.delete("/new/f", permanently=True)
+    with pytest.raises(DataMissingError):
+        await fs.undelete("/a/f")
+    await fs.delete("/new", recursive=True, permanently=True)
+    await fs.delete("/away", recursive=True, permanently=True)
+    for path in ("/a/s/g", "/a/s/h", "/b/empty/i"):
+        with pytest.raises(DataMissingError):
+            await fs.undelete(path)
+    assert await place.data() == set()
+
+
 async def test_an_undecided_deletion_is_not_completed(layout: LayoutName) -> None:
     """Its record could not be committed, so only fsck can tell whether it happened."""
     faults = FaultPlan()

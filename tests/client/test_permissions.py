@@ -123,6 +123,7 @@ RULES: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "remove_rule": lambda fs: fs.remove_rule("/d"),
     "run_rules": lambda fs: fs.run_rules(),
     "due_actions": looked_at_what_is_due,
+    "restore": lambda fs: fs.restore("/d", 2**42),
 }
 """Calls that need the superuser, whatever the mode bits are."""
 ALL = {**SCENES, **{f"trash, {name}": scene for name, scene in TRASH_SCENES.items()}}
@@ -179,7 +180,7 @@ async def test_nothing_is_evaluated_without_the_flag(layout: LayoutName, name: s
 
 
 @pytest.mark.parametrize("name", RULES)
-async def test_lifecycle_rules_are_the_superusers(layout: LayoutName, name: str) -> None:
+async def test_what_only_the_superuser_may_do(layout: LayoutName, name: str) -> None:
     config = memory_config(layout=layout)
     creator = acting(config, OWNER, GROUP).config
     await init_volume(creator, enable=["permissions", "rules"])

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from s3k_async.bulk.past_tree import PastTree
 from s3k_async.errors import (
     InvalidArgumentError,
     S3kError,
 )
-from s3k_async.model import ChangeResult
+from s3k_async.model import ChangeResult, Entry
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.trees import DirectoryTree, VolumeTree, synchronize
 from tests.client.rig import paths
 from tests.client.versioned import Place
 from tests.level import FULL
+from tests.trees.conftest import plant
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -135,6 +140,67 @@ async def test_the_history_of_a_time_may_be_compacted(place: Place) -> None:
     result = await fs.restore("/", at)
     assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/a")]
     assert "compaction" in result.changes[0].problem
+
+
+async def test_a_file_that_did_not_exist_yet(place: Place, tmp_path: Path) -> None:
+    fs = place.fs
+    await fs.makedirs("/d")
+    at = place.tick()
+    plant(tmp_path, {"old": b"from long ago"}, mtime_ms=1_000_000)
+    await synchronize(DirectoryTree(tmp_path), VolumeTree(fs, "/d"))
+    place.clock.advance(1000)
+    await fs.delete("/d/old")
+    log = fs._volume().log_blobs
+    assert log is not None
+    await fs._volume().log.drained()
+    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
+    assert (await fs.restore("/d", at)).changes == ()
+
+
+async def test_the_attributes_of_a_directory_above_one_from_the_trash(place: Place) -> None:
+    fs = place.fs
+    await fs.makedirs("/a/b")
+    await fs.write("/a/b/f", b"1")
+    await fs.set_attributes("/a", mode=0o700)
+    at = place.tick()
+    await fs.delete("/a/b", recursive=True)
+    await fs.delete("/a")
+    result = await fs.restore("/", at, dry_run=False)
+    assert result.done.failures == ()
+    assert await place.contents() == {"/a/b/f": b"1"}
+    assert (await fs.stat("/a")).attributes.mode == 0o700
+
+
+async def test_a_comparison_does_not_block_the_event_loop(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    for name in ("a", "b", "s/c", "s/d"):
+        await fs.write(f"/d/{name}", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    await fs.delete("/d/b")
+    await fs.delete("/d/s", recursive=True)
+    on_loop: list[str] = []
+    take, left = PastTree.take, PastTree.left
+
+    def note(what: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            on_loop.append(what)
+
+    def taking(self: PastTree, path: str) -> Entry | None:
+        note(path)
+        return take(self, path)
+
+    def leaving(self: PastTree) -> Iterator[Entry]:
+        for entry in left(self):
+            note(entry.path)
+            yield entry
+
+    monkeypatch.setattr(PastTree, "take", taking)
+    monkeypatch.setattr(PastTree, "left", leaving)
+    assert {"/d/a", "/d/b"} <= {each.path for each in (await fs.restore("/d", at)).changes}
+    assert set(on_loop) <= {"/d/s"}  # one for each directory in the trash
 
 
 NAMES = ("a", "b", "c")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,10 +24,12 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
-from tests.client.rig import memory_config, paths
+from tests.client.rig import faulty_client, memory_config, paths
 from tests.client.versioned import Place, a_place
 from tests.engines.volumes import volume_backends
+from tests.support import FakeClock, fake_runtime
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -328,6 +331,53 @@ async def test_what_cannot_be_asked(layout: LayoutName) -> None:
 
 def _as_user(config: VolumeConfig, uid: int) -> VolumeConfig:
     return replace(config, tuning=replace(config.tuning, uid=uid, gids=(uid,)))
+
+
+async def test_a_deleted_directory_whose_path_is_taken(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/f", b"1")
+    await fs.delete("/d", recursive=True)
+    await fs.makedirs("/d")
+    if fs.config.layout == "tree":
+        with pytest.raises(PathExistsError):
+            await fs.undelete("/d", recursive=True)
+        await fs.undelete("/d", target="/e", recursive=True)
+        assert await place.contents() == {"/e/f": b"1"}
+    else:
+        await fs.undelete("/d", recursive=True)
+        assert await place.contents() == {"/d/f": b"1"}
+
+
+async def test_another_directory_at_the_path_of_a_private_one(layout: LayoutName) -> None:
+    clock = FakeClock()
+    runtime = fake_runtime(clock)
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config, runtime=runtime, enable=["permissions"])
+
+    def user(uid: int) -> AbstractAsyncContextManager[S3kClient]:
+        return faulty_client(FaultPlan(), _as_user(config, uid), runtime)
+
+    async with user(0) as root, user(5) as owner, user(7) as other:
+        await root.makedirs("/open")
+        await root.set_attributes("/open", mode=0o777)
+        await other.makedirs("/open/older")
+        clock.advance(10)
+        await owner.makedirs("/open/private")
+        await owner.set_attributes("/open/private", mode=0o700)
+        await owner.write("/open/private/f", b"secret")
+        await owner.delete("/open/private/f")
+        await owner.delete("/open/private")
+        clock.advance(10)
+        await other.rename("/open/older", "/open/private")
+        clock.advance(10)
+        assert await other.versions("/open/private/f") == []
+        with pytest.raises(PathNotFoundError):
+            await other.undelete("/open/private/f", target="/open/copy")
+        await other.set_attributes("/open/private", mode=0o777)
+        await owner.write("/open/private/g", b"shared")
+        await owner.delete("/open/private/g")
+        assert [each.state for each in await other.versions("/open/private/g")] == ["deleted"]
+        assert [each.state for each in await owner.versions("/open/private/f")] == ["deleted"]
 
 
 async def test_permissions(layout: LayoutName) -> None:

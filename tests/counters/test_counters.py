@@ -334,6 +334,27 @@ async def test_a_client_that_closes_folds_its_journal(place: Place) -> None:
     assert await place.statistics() == (3, 3)
 
 
+async def test_a_client_closes_though_the_table_does_not_answer(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has not folded is read, and folded by others."""
+    monkeypatch.setattr(bucket_counters, "CLOSING", 0.05)
+    faults = FaultPlan()
+    async with faulty_client(faults, place.config) as other:
+        await other.write("/b/f", b"1")
+
+        async def gate(call: Call) -> None:
+            if "s3k:counters" in call.key:
+                asked.append(call.method)
+                await asyncio.Event().wait()
+
+        asked: list[str] = []
+        faults.gate = gate
+        await asyncio.wait_for(other.close(), 30)
+        assert asked == ["get"]
+    assert await place.statistics() == (1, 1)
+
+
 async def test_writes_that_conflict_are_repeated(place: Place) -> None:
     """A write that is counted is a transaction, which the table refuses during another one."""
     for data in (b"new", b"over it"):
@@ -387,6 +408,32 @@ async def test_a_folding_that_is_interrupted_anywhere(layout: LayoutName) -> Non
                 await place.counters.close()
                 assert await place.statistics() == (3, 25)
                 await check_counters(place.volume)
+
+
+async def test_calls_that_fold_the_same_buckets(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction fills the journals of two buckets; while it folds the first one, another call
+    folds the second one."""
+    monkeypatch.setattr(bucket_counters, "FOLDED", 2)
+    fs = place.fs
+    await fs.makedirs("/c")
+    await fs.makedirs("/d")
+    for bucket in "bc":
+        await fs.write(f"/{bucket}/one", b"1")
+    folded: list[str] = []
+
+    async def gate(call: Call) -> None:
+        if call.method == "get" and "s3k:counters/b" in call.key and not folded:
+            folded.append("b")
+            await fs.write("/d/meanwhile", b"1")
+
+    place.faults.gate = gate
+    async with fs.transaction() as tx:
+        await tx.write("/b/two", b"2")
+        await tx.write("/c/two", b"2")
+    assert folded == ["b"]
+    assert (await place.statistics(), await place.statistics("c")) == ((2, 2), (2, 2))
 
 
 async def test_what_another_client_has_folded_is_not_folded_again(

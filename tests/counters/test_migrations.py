@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.ports.items import PARTITION, SORT, Item, Put
 from s3k_async.config import VolumeConfig
+from s3k_async.errors import ItemFormatError
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.migrate import (
     change_layout,
     dump_volume,
@@ -15,12 +18,13 @@ from s3k_async.migrate import (
     load_volume,
     reshard_volume,
 )
-from s3k_async.model import LayoutName
+from s3k_async.model import Feature, LayoutName
+from s3k_async.table.codec import unchanged
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.bucket_totals import BucketTotal
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
-from tests.counters.counted import check_counters
+from tests.counters.counted import check_counters, counted
 
 pytestmark = pytest.mark.layouts("path", "tree")
 EXPECTED = {"b": BucketTotal(9, 36), "c": BucketTotal(1, 7)}
@@ -70,3 +74,29 @@ async def test_what_is_loaded_is_counted_again(layout: LayoutName, tmp_path: Pat
     await check(target, is_stale=True)
     await enable_features(target, ["counters"])
     await check(target)
+
+
+async def test_a_damaged_item_leaves_the_volume_open_to_fsck(layout: LayoutName) -> None:
+    """A count cannot be made before the repair, which needs the volume unlocked."""
+    cases: list[list[Feature]] = [[], ["counters"]]
+    for features in cases:
+        config = memory_config(layout=layout)
+        await init_volume(config, enable=features)
+        async with faulty_client(FaultPlan(), config) as fs:
+            await fs.write("/b/damaged", bytes(3))
+            await fs.write("/b/f", bytes(5))
+            volume = fs._volume()
+            entry = await volume.store.lookup("/b/damaged")
+            key = volume.store.keys.of(entry)
+            item: Item = {PARTITION: key.partition, SORT: key.sort, "isdir": False}
+            await volume.items.write(Put(item, unchanged(entry)))
+        for _ in range(2):
+            with pytest.raises(ItemFormatError, match="s3k fsck repair"):
+                await enable_features(config, ["counters"])
+        async with faulty_client(FaultPlan(), config) as fs:
+            assert (await counted(fs._volume())).is_stale
+            await repair_volume(fs._volume(), dry_run=False, grace=-60.0)
+        await enable_features(config, ["counters"])
+        async with faulty_client(FaultPlan(), config) as fs:
+            found = await check_counters(fs._volume())
+            assert found == {"b": BucketTotal(2, 8)}

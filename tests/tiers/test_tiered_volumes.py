@@ -88,6 +88,23 @@ async def test_a_client_that_writes_through() -> None:
         assert await fs.read("/small") == b"small"
 
 
+async def test_copies_of_a_client_that_writes_through_are_cold_at_once() -> None:
+    """Also of files that another client has written to the hot location alone."""
+    config = await tiered_volume()
+    through = replace(config, tuning=replace(TUNING, hot_writes="through"))
+    async with S3kClient(config=config) as fs:
+        await fs.write("/hot", b"hot")
+    async with S3kClient(config=through) as fs, opened(config) as (volume, blobs):
+        await fs.write("/both", b"small")
+        await fs.copy("/hot", "/copy")
+        await fs.copy("/both", "/again")
+        await fs.delete("/both")
+        await fs.undelete("/both")
+        cold = await sizes(blobs.cold)
+        for path in ("/copy", "/again", "/both"):
+            assert (await volume.store.lookup(path)).physical in cold
+
+
 async def test_a_physical_object_has_no_lasting_uri() -> None:
     config = await tiered_volume()
     async with opened(config) as (volume, _):

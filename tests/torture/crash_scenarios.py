@@ -37,6 +37,7 @@ LOOKS = frozenset(
         "list_batches",
         "physical_path",
         "physical_paths",
+        "presign",
         "read",
         "read_each",
         "read_many",
@@ -90,8 +91,8 @@ async def undelete(fs: S3kClient) -> None:
 
 
 async def undelete_tree(fs: S3kClient) -> None:
-    await fs.delete("/t", recursive=True, missing_ok=True, atomic=False)
-    await fs.undelete("/t", target="/d/u", recursive=True)
+    await fs.delete("/d/t", recursive=True, missing_ok=True, atomic=False)
+    await fs.undelete("/d/t", target="/d/u", recursive=True)
 
 
 async def delete_permanently(fs: S3kClient) -> None:
@@ -524,7 +525,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         between={"/d/t": b"one"},
     ),
     "undelete:directory": Scenario(
-        {"/d": None, "/t": None, "/t/f": b"one", "/t/s": None, "/t/s/g": b"two"},
+        {"/d": None, "/d/t": None, "/d/t/f": b"one", "/d/t/s": None, "/d/t/s/g": b"two"},
         lambda fs, _: undelete_tree(fs),
         {"/d": None, "/d/u": None, "/d/u/f": b"one", "/d/u/s": None, "/d/u/s/g": b"two"},
         rule="by_file",

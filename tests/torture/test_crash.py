@@ -25,6 +25,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import LayoutName
 from s3k_async.testing import Call, Died, FaultPlan, Moment
+from tests.client.request_scenes import presigned
 from tests.level import FULL, TORTURE
 from tests.torture.crash import Arm, Scenario, World, world_of
 from tests.torture.crash_recovery import (
@@ -97,6 +98,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "list_batches": lambda fs: drain(fs.list_batches("/", recursive=True)),
         "physical_path": lambda fs: fs.physical_path("/d/f"),
         "physical_paths": lambda fs: drain(fs.physical_paths("/")),
+        "presign": lambda fs: presigned(fs, "/d/f"),
         "read": lambda fs: fs.read("/d/f"),
         "read_each": lambda fs: fs.read_each(["/d/f"]),
         "read_many": lambda fs: fs.read_many(["/d/f"]),

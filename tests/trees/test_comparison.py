@@ -7,9 +7,11 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.config import MemoryBlobs
@@ -254,6 +256,7 @@ async def test_a_listing_as_a_tree(grove: Grove, tmp_path: Path, extension: str)
         '{"path": "/a", "size": 1}',
         '{"path": "/a", "type": "file"}',
         '{"path": "/..", "type": "file", "size": 1}',
+        pytest.param("[" * 100_000, id="deep"),
     ],
 )
 async def test_no_listing(tmp_path: Path, line: str) -> None:
@@ -264,6 +267,24 @@ async def test_no_listing(tmp_path: Path, line: str) -> None:
     (tmp_path / "listing.parquet").write_bytes(b"PAR1")
     with pytest.raises(InvalidArgumentError, match="Parquet"):
         await names(ListingTree(tmp_path / "listing.parquet"))
+
+
+async def test_a_listing_of_other_columns(tmp_path: Path) -> None:
+    columns = {"path": ["/a"], "is_dir": [False], "size": [1], "etag": [""], "checksum": [""]}
+    file = str(tmp_path / "listing.parquet")
+    for mtime in ({}, {"mtime": [5]}):
+        parquet.write_table(pa.table(columns | mtime), file)
+        with pytest.raises(InvalidArgumentError, match="Parquet"):
+            await names(ListingTree(file))
+
+
+async def test_a_path_that_occurs_twice(tmp_path: Path) -> None:
+    file = tmp_path / "listing.jsonl"
+    for first, second in (("/d/a", "/d/a"), ("/d/a", "d//a")):
+        line = '{{"path": "{}", "type": "file", "size": {}}}\n'
+        file.write_text(line.format(first, 1) + line.format(second, 2))
+        with pytest.raises(InvalidArgumentError, match="twice: /d/a"):
+            await names(ListingTree(file, "/d"))
 
 
 def test_the_entity_tag_of_a_local_file_is_that_of_s3() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.bulk.file_writes import NewFile
+from s3k_async.bulk.file_writes import LARGE, NewFile
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ConflictError,
@@ -26,10 +29,12 @@ from s3k_async.settings import resolve
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.trees import (
     DirectoryTree,
+    FileTree,
     ListingTree,
     Selection,
     SyncOptions,
     TreeEntry,
+    TreeTarget,
     VolumeTree,
     directory_tree,
     synchronization,
@@ -219,10 +224,10 @@ async def test_after_a_failed_copy_nothing_is_deleted(
     )
     new_file = left.new_file
 
-    def failing(entry: TreeEntry, volume: Volume, path: str) -> NewFile:
+    def failing(entry: TreeEntry, volume: Volume, path: str, **rest: bool) -> NewFile:
         if entry.path == "b":
             raise UnsupportedError("this file cannot be copied", path=path)
-        return new_file(entry, volume, path)
+        return new_file(entry, volume, path, **rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(left, "new_file", failing)
@@ -258,6 +263,33 @@ async def test_a_failure_of_the_second_listing_ends_the_deletion(
     assert set(FILES) < set(await content(right))
 
 
+@pytest.mark.parametrize("window", [1, 1000])
+async def test_a_source_that_is_emptied_between_the_passes_deletes_nothing(
+    grove: Grove, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    left, right = await grove.tree("directory", FILES), await grove.tree("volume", FILES)
+    assert isinstance(left, DirectoryTree)
+    assert isinstance(right, VolumeTree)
+    await right.client.write_many([(f"/top/zz/{number}", b"") for number in range(3)])
+    monkeypatch.setattr(synchronization, "WINDOW", window)
+    listed = left.entries
+    runs: list[int] = []
+
+    async def entries(skipped: object) -> object:
+        runs.append(len(runs))
+        if len(runs) == 2:
+            shutil.rmtree(left.root)
+            os.mkdir(left.root)
+        async for entry in listed(skipped):  # type: ignore[arg-type]
+            yield entry
+
+    monkeypatch.setattr(left, "entries", entries, raising=False)
+    with pytest.raises(InvalidArgumentError, match="no files"):
+        await synchronize(left, right, SyncOptions(delete=True))
+    assert len(runs) == 2
+    assert set(FILES) < set(await content(right))
+
+
 async def test_selection(grove: Grove) -> None:
     left = await grove.tree(
         "volume", {"keep/a.txt": b"1", "keep/b.log": b"2", "tmp/c.txt": b"3", "d.txt": b"4"}
@@ -280,6 +312,35 @@ async def test_without_overwriting(grove: Grove) -> None:
     done = await synchronize(left, right, SyncOptions("size", overwrite=False))
     assert [type(error) for _, error in done.failures] == [PathExistsError]
     assert await content(right) == {"a": b"older", "b": b"1", "c": b"3"}
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+@pytest.mark.parametrize("target", ["volume", "volume of layout tree", "directory"])
+async def test_a_file_that_appears_meanwhile_is_not_overwritten(
+    grove: Grove, target: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = await grove.tree("directory", {"a": bytes(size)})
+    right = await grove.tree(target, {})
+    assert isinstance(right, TreeTarget)
+    copy_files = right.copy_files
+
+    async def late(source: FileTree, files: AsyncIterable[TreeEntry], **rest: Any) -> None:
+        found = [each async for each in files]
+        if isinstance(right, VolumeTree):
+            await right.client.write("/top/a", b"theirs")
+        else:
+            plant(Path(right.full_name("")), {"a": b"theirs"})
+
+        async def again() -> AsyncGenerator[TreeEntry, None]:
+            for each in found:
+                yield each
+
+        await copy_files(source, again(), **rest)
+
+    monkeypatch.setattr(right, "copy_files", late)
+    done = await synchronize(left, right, SyncOptions(overwrite=False))
+    assert [type(error) for _, error in done.failures] == [PathExistsError]
+    assert await content(right) == {"a": b"theirs"}
 
 
 async def test_trees_that_overlap(grove: Grove, tmp_path: Path) -> None:

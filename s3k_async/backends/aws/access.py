@@ -75,10 +75,10 @@ class AwsConfig:
     secret_access_key: Secret = field(default_factory=Secret)
     session_token: Secret = field(default_factory=Secret)
     role_arn: str | None = None
-    """A role whose temporary credentials AWS STS gives to the caller, who has the credentials above
-    or those of the default chain."""
+    """A role that is assumed with AWS STS, by the credentials above or those of the default
+    chain."""
     external_id: str | None = None
-    """What the trust policy of a role in another account may require."""
+    """External id that the trust policy of a role in another account may require."""
     role_session_name: str | None = None
     """Name of the session in CloudTrail; None: `s3k-async`."""
     role_duration: int | None = None

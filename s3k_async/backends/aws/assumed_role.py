@@ -1,5 +1,5 @@
-"""Credentials of a role, from AWS STS: by the credentials of the settings or of the default chain,
-or by a web identity token.
+"""Temporary credentials of a role from AWS STS, which is assumed by the credentials of the settings
+or of the default chain, or by a web identity token.
 
 They are temporary, and renewed by aiobotocore before they expire. Source: AWS STS API Reference,
 AssumeRole and AssumeRoleWithWebIdentity.
@@ -33,14 +33,14 @@ _Fetch = Callable[[], Awaitable[dict[str, Any]]]
 
 
 def use_role(session: Any, config: AwsConfig) -> None:
-    """Let all clients of a session have the credentials of the role in the settings."""
+    """Make all clients of a session use the credentials of the role in the settings."""
     chain = session.get_component("credential_provider")
     provider: Any = _RoleProvider(session, config, chain)
     session.register_component("credential_provider", AioCredentialResolver(providers=[provider]))
 
 
 class _RoleProvider:
-    """A credential provider of aiobotocore. STS is asked when credentials are first needed."""
+    """A credential provider of aiobotocore. It calls STS when credentials are first needed."""
 
     METHOD = _METHOD
     CANONICAL_NAME = None
@@ -94,7 +94,7 @@ class _RoleProvider:
         return fetch
 
     async def _source(self) -> Any:
-        """The credentials with which STS is asked. Raises CredentialsError."""
+        """The credentials that sign the request to STS. Raises CredentialsError."""
         config = self._config
         if config.access_key_id:
             return AioCredentials(

@@ -1,4 +1,4 @@
-"""Contact with a service of AWS without a signature, and the source of its credentials."""
+"""An unsigned request to a service of AWS, and the source of the credentials for it."""
 
 from __future__ import annotations
 

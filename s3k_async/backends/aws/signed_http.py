@@ -25,6 +25,7 @@ from s3k_async.backends.aws.credentials import Keys
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.endpoint import AnyExchange, Channel
 from s3k_async.backends.aws.error_mapping import EXPIRED
+from s3k_async.backends.aws.presigned_url import Presigning
 from s3k_async.backends.aws.service_answers import check_redirect, refusal_code
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.errors import ConfigError
@@ -149,6 +150,22 @@ class Wire:
             return by.headers(method, link.host, place, query, given, digest, at)
 
         return await self._send(link, sign, method, target, body, bounds)
+
+    async def presign(
+        self, method: str, path: str, parameters: Mapping[str, str], seconds: int
+    ) -> str:
+        """A URL with a signature that is valid for `seconds` from now by the service's clock, if it
+        is known. No request is sent. Path as of `send`; `parameters` are not encoded. Raises
+        ClosedClientError, WrongLoopError, ConfigError, CredentialsError."""
+        link = self._current() or await self._connect()
+        keys = link.channel.credentials.ready()
+        if keys is None:
+            with in_time():
+                keys = await link.channel.credentials.get()
+        scheme = urlsplit(link.channel.endpoint).scheme
+        signing = Presigning(scheme, link.host, link.channel.region, keys)
+        now = self._runtime.now_ms() + self._skew_ms
+        return signing.url(method, link.path + path, parameters, seconds, now)
 
     async def _send(
         self, link: _Link, sign: _Sign, method: str, target: str, body: Body, bounds: Bounds

@@ -12,7 +12,7 @@ from s3k_async.backends.location import OpenContext, TableCapabilities, TableLoc
 from s3k_async.backends.ports.service_inspection import Inspection
 from s3k_async.errors import ConfigError
 
-__all__ = ["DynamoTable"]
+__all__ = ["DynamoTable", "with_options"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}|arn:[A-Za-z0-9:_-]+:table/[A-Za-z0-9_.-]{3,255}")
 
@@ -81,3 +81,14 @@ class DynamoTable(TableLocation):
         here, there = (each.removeprefix("dynamodb://").partition("/") for each in (one, other))
         # A missing region matches any other.
         return here[2] == there[2] and (here[0] == there[0] or not (here[0] and there[0]))
+
+
+def with_options(location: TableLocation, options: TableOptions) -> DynamoTable:
+    """The location with the options of a table that is created there. Raises ConfigError unless it
+    is one of DynamoDB."""
+    if not isinstance(location, DynamoTable):
+        raise ConfigError(
+            "capacity, protection, tags and the like are those of a DynamoDB table",
+            path=location.label,
+        )
+    return replace(location, options=options)

@@ -147,7 +147,7 @@ class DynamoTableAdmin:
                 with map_exceptions(self._name, writing=True):
                     await client.update_table(TableName=self._name, **wanted)
                 changed = True
-        raise RequestTimeoutError("the table has not got its capacity in time", path=self._name)
+        raise RequestTimeoutError("the table did not reach its capacity in time", path=self._name)
 
     def _capacity(self, table: Wire) -> tuple[int | None, int | None]:
         """The provisioned read and write units; None each on demand."""

@@ -13,7 +13,7 @@ from s3k_async.errors import ConfigError
 __all__ = ["ON_DEMAND", "StreamView", "TableOptions", "throughput"]
 
 StreamView: TypeAlias = Literal["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES"]
-"""What a stream of DynamoDB has of each changed item."""
+"""What a DynamoDB stream contains of each changed item."""
 ON_DEMAND: Final = "PAY_PER_REQUEST"
 _PROVISIONED: Final = "PROVISIONED"
 _AWS_KEY: Final = "aws"
@@ -57,8 +57,8 @@ class TableOptions:
         for name, value in self.tags:
             if not 1 <= len(name) <= 128 or len(value) > 256 or name.startswith("aws:"):
                 raise ConfigError(
-                    f"{name!r} is no tag: a name has 1 to 128 characters and does not begin with "
-                    "aws:, a value has at most 256"
+                    f"{name!r} is not a tag: a name has 1 to 128 characters, does not begin with "
+                    "aws:, and a value has at most 256"
                 )
 
     def parameters(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""An optional port of locations: what a service or a disk tells about itself, for diagnosis.
+"""An optional port of locations: settings and state of a service or a disk, for diagnosis.
 
-Every method is one request without retries, and raises the errors of the stores' ports: a
-permission that is missing for one leaves the others as they are.
+Every method is one request without retries, and raises the errors of the stores' ports. A missing
+permission for one method does not affect the others.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The answer of a service to a request without a signature."""
+    """The response of a service to an unsigned request."""
 
     address: str
     """Scheme, host and port."""
     milliseconds: int
-    """Time until the answer."""
+    """Time until the response."""
     ahead_ms: int | None
     """By how much the service's clock is ahead of this machine's; None without a date."""
     region: str
@@ -97,8 +97,8 @@ class ServiceInspection(Protocol):
     """A service that is reached by network."""
 
     async def contact(self) -> Contact:
-        """Send a request without a signature. Raises UnreachableError, with the scheme that the
-        service does speak, ResponseLostError, RequestTimeoutError, ConfigError."""
+        """Send an unsigned request. Raises UnreachableError, which names the scheme that the
+        service uses instead, ResponseLostError, RequestTimeoutError, ConfigError."""
 
     async def key_source(self) -> KeySource:
         """Where the credentials come from. Raises CredentialsError without any."""

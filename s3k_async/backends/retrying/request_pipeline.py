@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self, TypeVar
 
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
-from s3k_async._core.observation import ObservedRequest
+from s3k_async._core.observation import ObservedRequest, Observer
 from s3k_async._core.retry import (
     DEADLINE,
     LEAST_RATE,
@@ -36,7 +36,7 @@ __all__ = ["ONE_ATTEMPT", "Fence", "Request", "Sender", "at_once"]
 T = TypeVar("T")
 
 ONE_ATTEMPT: Final = RetryPolicy(attempts=1)
-"""For requests whose failure is their answer."""
+"""For requests that are not retried, such as health checks."""
 
 _AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
 
@@ -79,10 +79,12 @@ class Sender:
         runtime: Runtime,
         limit: AdaptiveLimit | None,
         meter: Meter,
+        observer: Observer | None = None,
     ) -> None:
         self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
         self.runtime = runtime
         self.meter = meter
+        self.observer = observer
         self.fence: Fence | None = None
         self.limit = limit or AdaptiveLimit(sys.maxsize)
         self.account = RetryAccount(self.retries.budget, runtime)
@@ -218,7 +220,7 @@ class Request:
         elif self._seconds is not None:
             self._end = asyncio.get_running_loop().time() + self._seconds
         self._outer = DEADLINE.set(self._end)
-        observer = sender.meter.observer
+        observer = sender.observer
         if observer is not None:
             self._received, self.throttled = 0, False
             self._observed = observer.begin_request(

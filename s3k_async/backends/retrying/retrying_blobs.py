@@ -11,6 +11,7 @@ from itertools import chain
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
+from s3k_async._core.observation import Observer
 from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy, backoff
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_unchanged
@@ -25,6 +26,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
     get_into,
 )
+from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.backends.retrying.request_pipeline import (
     ONE_ATTEMPT,
@@ -40,6 +42,7 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ThrottledError,
+    UnsupportedError,
 )
 from s3k_async.storage_space import StorageSpace
 
@@ -57,7 +60,7 @@ class RetryingBlobs:
 
     If the answer to a conditional put was lost, equal stored bytes count as success (the same bytes
     of another client are the same blob); anything else raises OutcomeUnknownError. `limiter` bounds
-    the requests in flight, `meter` counts them.
+    the requests in flight, `meter` counts them, `observer` observes them.
     """
 
     def __init__(
@@ -67,10 +70,11 @@ class RetryingBlobs:
         runtime: Runtime,
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.store = store
         self._runtime = runtime
-        self._sender = Sender(retries, runtime, limiter, meter or Meter("data"))
+        self._sender = Sender(retries, runtime, limiter, meter or Meter("data"), observer)
         self._retries = self._sender.retries
         self.min_part = store.min_part
         self.composes = store.composes
@@ -89,6 +93,15 @@ class RetryingBlobs:
 
     def uri(self, key: str) -> str:
         return self.store.uri(key)
+
+    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
+        """As `Presigner.presign`. Raises UnsupportedError if the store signs no URLs."""
+        store, full = _unwrap(self, key)
+        if not isinstance(store, Presigner):
+            raise UnsupportedError(
+                "only data in S3 has URLs that can be signed", path=self.uri(key)
+            )
+        return await store.presign(full, seconds, method)
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
@@ -239,7 +252,7 @@ class RetryingBlobs:
         return await self._sender.uncounted(self.store.space)
 
     async def probe(self, key: str) -> BlobInfo | None:
-        """As `head`, by one attempt, which no other request delays: a health check."""
+        """As `head`, in one attempt, which does not wait for other requests: a health check."""
         with at_once():
             return await self._sender.send("HeadObject", partial(self.store.head, key), ONE_ATTEMPT)
 

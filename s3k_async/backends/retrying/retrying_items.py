@@ -12,6 +12,7 @@ from typing import Any
 
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
+from s3k_async._core.observation import Observer
 from s3k_async._core.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
@@ -78,7 +79,8 @@ class RetryingItems:
     After a transient error the identical request is sent again, within `retries`. After a lost
     answer the outcome is read from the stored items: an item with the operation id (`op`) of the
     Put or Update means success. A failed condition without a lost answer before it is a plain
-    ConditionFailedError. `limiter` bounds the requests in flight, `meter` counts them.
+    ConditionFailedError. `limiter` bounds the requests in flight, `meter` counts them, `observer`
+    observes them.
     """
 
     def __init__(
@@ -88,10 +90,11 @@ class RetryingItems:
         runtime: Runtime,
         limiter: AdaptiveLimit | None = None,
         meter: Meter | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._sender = Sender(retries, runtime, limiter, meter or Meter("table"))
+        self._sender = Sender(retries, runtime, limiter, meter or Meter("table"), observer)
         self._retries = self._sender.retries
         self._held: Callable[[], None] | None = None
 
@@ -173,8 +176,8 @@ class RetryingItems:
             raise UnreachableError(f"no answer came ({error.message})", path=error.path) from error
 
     async def probe(self, key: Key) -> None:
-        """Read an item by one attempt, which no other request delays: a health check. Raises the
-        errors of `get`."""
+        """Read an item in one attempt, which does not wait for other requests: a health check.
+        Raises the errors of `get`."""
         call = partial(self._store.get, key)
         with at_once():
             await self._sender.send("GetItem", call, ONE_ATTEMPT, keys=key)

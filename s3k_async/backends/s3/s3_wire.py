@@ -28,6 +28,7 @@ from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
     BY_GET,
@@ -40,7 +41,7 @@ from s3k_async.backends.s3.s3_blobs import (
     S3Blobs,
     range_text,
 )
-from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
+from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError, UnsupportedError
 
 __all__ = ["WireBlobs"]
 
@@ -361,6 +362,21 @@ class WireBlobs(S3Blobs):
         if document and _native.decode_refusal(answer.body) is not None:
             raise _refusal(answer, 500, method, about, codes)
         return answer
+
+    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
+        """As `Presigner.presign`."""
+        full = self.full_key(key)
+        with map_exceptions(self._uri(full)), suppress(_ElsewhereError):
+            if not self._by_reference:
+                target = self._target or await self._find()
+                pays = dict([REQUESTER_PAYS] if self._service.requester_pays else ())
+                place = target.path + quote(full)
+                return await target.wire.presign(method, place, pays, seconds)
+        raise UnsupportedError(
+            "no URLs are signed for a bucket that is in another region than its client, is reached "
+            "by transfer acceleration, or is no general purpose bucket",
+            path=self._uri(full),
+        )
 
     async def _find(self) -> _Target:
         """The target of requests: the bucket's own host at AWS if there is one, else its path."""

@@ -9,11 +9,12 @@ from typing import Any, TypeVar, get_args
 import anyio
 import click
 
+from s3k_async.backends.dynamodb import with_options
 from s3k_async.backends.dynamodb.table_options import StreamView, TableOptions
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.config import DynamoTable, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, InvalidArgumentError
 
 __all__ = ["set_capacity", "table_options", "with_table_options"]
@@ -37,20 +38,23 @@ def table_options(command: F) -> F:
         click.option(
             "--stream",
             type=click.Choice(get_args(StreamView)),
-            help="A stream of changes of the table, with this of each item.",
+            help="Enable a stream of changes to the table, with this view.",
         ),
         click.option(
-            "--table-tag", multiple=True, metavar="NAME=VALUE", help="A tag of the table."
+            "--table-tag",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A tag of the table. Repeatable.",
         ),
         click.option(
             "--deletion-protection",
             is_flag=True,
-            help="Let DynamoDB refuse to delete the table, also for s3k destroy.",
+            help="Protect the table from deletion, also by s3k destroy.",
         ),
         click.option(
             "--point-in-time-recovery",
             is_flag=True,
-            help="Let DynamoDB keep backups of the table for 35 days.",
+            help="Keep backups of the table for 35 days.",
         ),
         click.option(
             "--table-kms-key",
@@ -66,11 +70,6 @@ def with_table_options(config: VolumeConfig, given: Mapping[str, Any]) -> Volume
     """The configuration with the options of `table_options`. Raises ConfigError."""
     if not any(value not in (None, False, ()) for value in given.values()):
         return config
-    if not isinstance(config.table, DynamoTable):
-        raise ConfigError(
-            "capacity, protection, tags and the like are those of a DynamoDB table",
-            path=config.table.label,
-        )
     tags = []
     for text in given["table_tag"]:
         name, separator, value = text.partition("=")
@@ -86,7 +85,7 @@ def with_table_options(config: VolumeConfig, given: Mapping[str, Any]) -> Volume
         tags=tuple(tags),
         stream=given["stream"],
     )
-    return replace(config, table=replace(config.table, options=options))
+    return replace(config, table=with_options(config.table, options))
 
 
 @click.command("set-capacity", cls=VolumeCommand)
@@ -103,7 +102,7 @@ def set_capacity(
 ) -> None:
     """Set the capacity of the DynamoDB table of a volume, which may be in use.
 
-    Either --on-demand, or both --read-units and --write-units. Waits until the table has it.
+    Either --on-demand, or both --read-units and --write-units. Waits until the change is complete.
     """
     from s3k_async.volumes.table_capacity import set_capacity as apply
 

@@ -265,7 +265,7 @@ async def _both_ends(
 @click.option(
     "--permanently",
     is_flag=True,
-    help="Delete the data at once, that of all versions included, also of a path that was deleted "
+    help="Delete the data of all versions at once, also for a path that was deleted "
     "before: nothing can be undeleted.",
 )
 @click.option(

@@ -15,7 +15,7 @@ __all__ = ["completion"]
 @click.argument("shell", type=click.Choice(sorted(SCRIPTS)))
 @click.pass_obj
 def completion(invocation: Invocation, shell: str) -> None:
-    """Print the script by which SHELL completes commands, options, volumes and paths.
+    """Print the script that completes commands, options, volumes and paths in SHELL.
 
     Add the line that the script names at its top to the startup file of the shell. Paths are listed
     in the volume, for at most two seconds; errors are not shown.

@@ -98,7 +98,7 @@ def _part(reader: FileReader, first: int | None, last: int | None) -> AsyncGener
     "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
 )
 @click.option("--no-overwrite", is_flag=True, help="Fail if a file exists.")
-@click.option("--skip-existing", is_flag=True, help="Keep files that exist, and upload the others.")
+@click.option("--skip-existing", is_flag=True, help="Keep existing files, and upload the others.")
 @click.pass_obj
 def put(
     invocation: Invocation,
@@ -121,7 +121,7 @@ def put(
         raise click.UsageError("standard input is a single file: put - PATH, without a trailing /")
     if skip_existing and (no_overwrite or "-" in sources):
         raise click.UsageError(
-            "--skip-existing cannot be combined with --no-overwrite, nor with standard input"
+            "--skip-existing cannot be combined with --no-overwrite or with standard input"
         )
     need_distinct([local_name(local) for local in sources])
     overwrite = not (no_overwrite or skip_existing)

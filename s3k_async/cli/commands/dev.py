@@ -17,10 +17,10 @@ __all__ = ["dev", "down", "status", "up"]
 
 dev = CommandGroup(
     name="dev",
-    help="""Local engines for development: DynamoDB's API by dynoxide, S3's by SeaweedFS.
+    help="""Local engines for development: dynoxide has the API of DynamoDB, SeaweedFS that of S3.
 
-    The programs dynoxide and weed are those of the directory S3K_ENGINES, else of PATH. Data, logs
-    and a configuration file are in one directory.""",
+    The programs dynoxide and weed are looked up in the directory S3K_ENGINES, then in PATH. Data,
+    logs and a configuration file are in one directory.""",
 )
 
 _directory: Callable[[Any], Any] = click.option(
@@ -36,9 +36,9 @@ _directory: Callable[[Any], Any] = click.option(
 @_directory
 @click.pass_obj
 def up(invocation: Invocation, directory: str) -> None:
-    """Start the engines, and make the volume s3k://dev on them. Running ones are left as they are.
+    """Start the engines that are not running, and create the volume s3k://dev on them.
 
-    Prints the line by which a shell uses the volume.
+    Prints the line that selects the volume in a shell.
     """
     engines = LocalEngines(directory)
 
@@ -60,7 +60,7 @@ def up(invocation: Invocation, directory: str) -> None:
 @_directory
 @click.pass_obj
 def down(invocation: Invocation, directory: str) -> None:
-    """End the engines. Their data is kept, and used by the next up."""
+    """Stop the engines. Their data is kept for the next up."""
     engines = LocalEngines(directory)
     ended = anyio.run(engines.down)
     names = ", ".join(each.program for each in ended) or "nothing"
@@ -71,7 +71,7 @@ def down(invocation: Invocation, directory: str) -> None:
 @_directory
 @click.pass_obj
 def status(invocation: Invocation, directory: str) -> None:
-    """Show the engines of the directory, and whether they run."""
+    """Show the engines of the directory, and whether they are running."""
     engines = LocalEngines(directory)
     _show(invocation, engines, engines.states())
 

@@ -27,8 +27,8 @@ __all__ = ["df"]
 def df(invocation: Invocation, volume: str | None, human: bool) -> None:
     """Show the total, used and free bytes of the storage of VOLUME: table, data, log, hot location.
 
-    These are the figures of the disks or servers, which other programs may use, too; unknown is
-    what a service does not report. For what is in the volume, see s3k count and s3k tier status.
+    These are the figures of the disks or servers, which other programs may share. What a service
+    does not report is unknown. For the content of the volume, see s3k count and s3k tier status.
     """
     address = Address(None, ROOT, ROOT) if volume is None else parse_volume_address(volume)
     if address.path != ROOT:

@@ -26,11 +26,9 @@ _REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
 @click.option(
     "--role",
     type=click.Choice(ROLES),
-    help="Check the permissions of this role, too, those of s3k policy.",
+    help="Also check the permissions of this role of s3k policy.",
 )
-@click.option(
-    "--read-only", is_flag=True, help="Leave out the checks of a role that have to write."
-)
+@click.option("--read-only", is_flag=True, help="Skip the checks of a role that have to write.")
 @click.option(
     "--timeout",
     type=Amount(min_open=True),
@@ -43,11 +41,12 @@ _REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
 def doctor(
     invocation: Invocation, volume: str | None, role: str | None, read_only: bool, timeout: float
 ) -> None:
-    """Check credentials, services, settings, the volume record, permissions and leftovers.
+    """Check credentials, services, settings, the volume record, permissions and unfinished work.
 
-    Each line says ok, or what to do. Nothing is changed. Only the permissions of a role that
-    writes are tested by writing: an object of its own in each location, which is removed again.
-    Exits with the code of the first failure; warnings do not count.
+    Each line is the result of a check, with a remedy for warnings and failures. The volume is not
+    changed. Only for a role that writes, write permissions are tested with an object in each
+    location, which is removed afterwards. Exits with the code of the first failure; warnings do
+    not count.
     """
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != "/":

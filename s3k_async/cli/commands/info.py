@@ -24,14 +24,14 @@ __all__ = ["info"]
 @click.option(
     "--sizes",
     is_flag=True,
-    help="Count objects and bytes of data and log, by listing them: a request for each thousand.",
+    help="Count the objects and bytes of data and log, with a request for each thousand objects.",
 )
 @click.pass_obj
 def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
-    """Show what a volume is: its record, layout and features, its locations and their settings.
+    """Describe a volume: its record, layout and features, its locations and their settings.
 
     What the service does not report, or the credentials may not read, is left out. The service
-    updates items and size of a table every few hours.
+    updates the items and size of a table every few hours.
     """
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != "/":

@@ -94,7 +94,7 @@ class _Plan:
     cost: CapacityCost
 
     def dollars(self, prices: PriceTable) -> Cost:
-        """What the requests cost, with those of the reclamation."""
+        """The price of the requests, including those of the reclamation."""
         return prices.cost(self.prediction) + prices.cost(self.reclamation)
 
 
@@ -336,7 +336,7 @@ def _origin(prices: PriceTable) -> str:
 
 
 def _price_fields(prices: PriceTable) -> dict[str, Any]:
-    """The JSON field that says whose prices they are."""
+    """The JSON field that names the source of the prices."""
     return {"price_table": {"source": prices.source, "date": prices.date}}
 
 

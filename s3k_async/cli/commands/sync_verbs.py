@@ -56,9 +56,9 @@ def _comparing(command: Command) -> Command:
         click.option(
             "--checksum",
             is_flag=True,
-            help="Compare size and content: recorded checksums and ETags, or else the bytes.",
+            help="Compare size and content, by recorded checksums and ETags, or by reading.",
         ),
-        click.option("--size-only", is_flag=True, help="Compare sizes alone."),
+        click.option("--size-only", is_flag=True, help="Compare only sizes."),
     ):
         command = option(command)
     return command
@@ -94,9 +94,10 @@ def diff(
     """Compare two trees, and show what s3k sync --delete would change in B.
 
     A and B are directories of volumes (s3k://NAME/path, DIRECTORY:/path, :/path), local
-    directories, buckets (s3://BUCKET/PREFIX) or listings (FILE.jsonl, FILE.parquet). A line has the
-    difference, the sizes in A and in B, and the path, separated by tabs. Files differ in size, or
-    if that in A was modified later. Exits with 0 without differences, 1 with some, 2 for errors.
+    directories, buckets (s3://BUCKET/PREFIX) or listings (FILE.jsonl, FILE.parquet). Each line
+    has the difference, the sizes in A and in B, and the path, separated by tabs. Files differ if
+    their sizes differ, or if the one in A was modified later. Exits with 0 without differences,
+    with 1 if there are some, and with 2 after errors.
     With --json, one JSON object per line.
     """
     code = ExitCode.OK
@@ -183,7 +184,7 @@ def _fields(entry: TreeEntry | None) -> dict[str, object] | None:
 @click.argument("target")
 @_comparing
 @_selecting
-@click.option("--delete", is_flag=True, help="Remove what TARGET alone has, after all copies.")
+@click.option("--delete", is_flag=True, help="Remove what exists only in TARGET, after all copies.")
 @click.option("-f", "--force", is_flag=True, help="Delete even if SOURCE has no files.")
 @_dry_run
 @_verbose
@@ -201,13 +202,13 @@ def sync(
     dry_run: bool,
     verbose: bool,
 ) -> None:
-    """Copy to TARGET the files of SOURCE that it has not, or that differ.
+    """Copy to TARGET the files of SOURCE that are missing there or differ.
 
     SOURCE is a directory of a volume (s3k://NAME/path, DIRECTORY:/path, :/path), a local directory
     or a bucket (s3://BUCKET/PREFIX); TARGET a directory of a volume, or a local one. The contents
-    of SOURCE become the contents of TARGET. Files differ in size, or if that in SOURCE was modified
-    later; a copy has the modification time of its source. Repeat the command to finish an
-    interrupted run.
+    of SOURCE become the contents of TARGET. Files differ if their sizes differ, or if the one in
+    SOURCE was modified later; a copy has the modification time of its source. Repeat the command
+    to finish an interrupted run.
     """
     if force and not delete:
         raise click.UsageError("--force belongs to --delete")
@@ -260,13 +261,13 @@ def import_(
     dry_run: bool,
     verbose: bool,
 ) -> None:
-    """Make the objects of a bucket, or the files of a local directory, files of a volume.
+    """Import the objects of a bucket, or the files of a local directory, into a volume.
 
     SOURCE is s3://BUCKET/PREFIX or a directory, TARGET a directory of a volume. The files are
     copied, inside the service where that is possible, with their modification times; objects of
-    volumes are left out. With --adopt they become files by their URI and ETag, without a copy; the
-    volume never deletes their data. What was imported before is skipped, so repeat the command to
-    finish an interrupted run.
+    volumes are left out. With --adopt the objects stay where they are, and become files that refer
+    to their URI and ETag; their data is never deleted by the volume. Files that were imported
+    before are skipped, so repeat the command to finish an interrupted run.
     """
     addresses = _import_source(source, adopt=adopt), parse_tree_address(target)
     if addresses[1].volume is None:

@@ -36,8 +36,8 @@ tier = CommandGroup(
     name="tier",
     help="""The hot and the cold data location of a volume.
 
-    What clients write goes to the hot location; run moves it to the cold one, and warm copies it
-    back. Files stay readable all the time.""",
+    Clients write to the hot location; run moves data to the cold one, and warm copies it back.
+    Files stay readable all the time.""",
 )
 
 
@@ -76,7 +76,7 @@ _BYTES = click.IntRange(min=0)
     metavar="BYTES",
     help="If more bytes than this are hot, move the oldest objects until --low are left.",
 )
-@click.option("--low", type=_BYTES, metavar="BYTES", help="As of --high.")
+@click.option("--low", type=_BYTES, metavar="BYTES", help="See --high.")
 @click.pass_obj
 def run(
     invocation: Invocation,
@@ -87,12 +87,12 @@ def run(
     high: int | None,
     low: int | None,
 ) -> None:
-    """Move data of VOLUME from the hot location to the cold one: all, or what the options name.
+    """Move data of VOLUME from the hot location to the cold one: all of it, or what the options
+    select.
 
-    Files whose user metadata Tier is hot stay, and those with Tier cold are moved regardless of the
-    options. Each object is copied, the copy is read back and compared, and then the hot one is
-    deleted.
-    Safe beside writers, readers, gc and other runs; an interrupted run is finished by the next one.
+    Files whose user metadata Tier is hot stay, and those where it is cold are always moved. Each
+    object is copied, the copy is read back and compared, and then the hot one is deleted. Safe
+    beside writers, readers, gc and other runs; an interrupted run is finished by the next one.
     """
     policy = MovePolicy(older_than, high, low)
 
@@ -142,8 +142,8 @@ def warm(
     dry_run: bool,
     rate: int | None,
 ) -> None:
-    """Copy the data of files to the hot location, from where they are read then; the cold data
-    stays. The next run that moves the files deletes the copies.
+    """Copy the data of files to the hot location, where reads then find it; the cold data stays.
+    The next run that moves the files deletes the copies.
     """
 
     async def one(clients: Clients, path: str, meter: ProgressMeter) -> None:
@@ -190,7 +190,7 @@ def _say_warm(invocation: Invocation, done: Sequence[WarmResult], *, dry_run: bo
 def status(invocation: Invocation, volume: str | None) -> None:
     """Show the objects and bytes of VOLUME in the hot location, in the cold one, and in both.
 
-    An object in both is a move that has not ended, or a copy made by warm: run deletes the hot
+    An object is in both during or after an interrupted move, or after warm: run deletes the hot
     one."""
 
     async def work(_: Volume, blobs: TieredBlobs) -> TierUsage:

@@ -61,7 +61,10 @@ def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--version", "version", metavar="ID", help="The version, as s3k versions shows it, of one PATH."
+    "--version",
+    "version",
+    metavar="ID",
+    help="The version of a single PATH, as s3k versions shows it.",
 )
 @click.option(
     "--to", metavar="TARGET", help="The path of the file or directory [default: its former path]."
@@ -86,9 +89,9 @@ def undelete(
 
     The newest version of each file that was deleted or overwritten is copied to a free path; s3k
     versions lists them. With -r, a directory comes from the trash of the volume, as by s3k trash
-    restore; if it is not there, the files that were deleted below it come back, the last one of
-    each path. It is restored into TARGET under its own name if TARGET ends with a /, or if there
-    are several paths.
+    restore; if it is not there, the files that were deleted below it are undeleted, the last one
+    at each path. If TARGET ends with a /, or if there are several paths, each is restored into
+    TARGET under its own name.
     """
     if version is not None and (recursive or len(paths) > 1):
         raise click.UsageError("--version is for one file")
@@ -141,11 +144,12 @@ def undelete(
 @click.option("--yes", is_flag=True, help="Apply the changes. Without it, only show them.")
 @click.pass_obj
 def restore(invocation: Invocation, path: str, at: str, delete: bool, yes: bool) -> None:
-    """Bring everything at and below a path to its state at an earlier time. A dry run without
+    """Restore everything at and below a path to its state at an earlier time. A dry run without
     --yes.
 
-    Deleted files come back, and overwritten ones get the content of that time, as far as s3k gc has
-    not deleted their data. Prints a line for each difference; exits with 9 if one cannot be undone.
+    Deleted files are brought back, and overwritten ones get their content of that time, unless s3k
+    gc has deleted their data. Prints a line for each difference; exits with 9 if one cannot be
+    undone.
     """
     time_ms = time_or_age(at, "--at")
     address = parse_address(path)
