@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from s3k_async.bulk.trash import Trash
     from s3k_async.client import S3kClient
     from s3k_async.config import (
+        AlertPolicy,
+        AlertSettings,
         AwsConfig,
         BlobLocation,
         DynamoTable,
@@ -84,6 +86,8 @@ if TYPE_CHECKING:
     __all__ = [  # noqa: PLE0604
         "ActionKind",
         "Attributes",
+        "AlertPolicy",
+        "AlertSettings",
         "AwsConfig",
         "BlobLocation",
         "Buffer",
@@ -174,9 +178,9 @@ _NAMES: Final = {
     "namespace.addresses": "Path",
     "client": "S3kClient",
     "config": (
-        "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
-        "S3Bucket Secret SqliteFile StorageClass StreamView TableLocation TableOptions Tuning "
-        "VolumeConfig"
+        "AlertPolicy AlertSettings AwsConfig BlobLocation DynamoTable LocalDirectory LogMode "
+        "MemoryBlobs MemoryTable S3Bucket Secret SqliteFile StorageClass StreamView TableLocation "
+        "TableOptions Tuning VolumeConfig"
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",

@@ -28,6 +28,8 @@ from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
     "ENCRYPTIONS",
+    "AlertPolicy",
+    "AlertSettings",
     "AwsConfig",
     "BlobLocation",
     "DynamoTable",
@@ -47,6 +49,7 @@ __all__ = [
     "without_user",
 ]
 
+AlertPolicy: TypeAlias = Literal["error", "warn", "ignore"]
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
 
 
@@ -111,6 +114,27 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Where the commands send alerts, and how."""
+
+    sinks: Secret = field(default_factory=Secret)
+    """Addresses of sinks, separated by white space. A secret, since a webhook may have a token in
+    its URL."""
+    service: AwsConfig = field(default_factory=AwsConfig)
+    """Region, credentials and connections of SQS, SNS and CloudWatch; connections of webhooks."""
+    on_error: AlertPolicy = "warn"
+    """What follows if alerts cannot be sent."""
+    on_timeout: AlertPolicy = "warn"
+    """What follows if they cannot be sent in time."""
+    deadline: float = 10.0
+    """Seconds for each sink."""
+    job: str = ""
+    """The job id in messages; empty: that of the environment."""
+    email: str = ""
+    """The address in messages."""
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeConfig:
     """Everything needed to open one volume. None stands for the value in the volume record."""
 
@@ -135,3 +159,4 @@ class VolumeConfig:
     record when the volume was opened. None in layout `path`, which has no trash."""
     log_mode: LogMode | None = None
     tuning: Tuning = field(default_factory=Tuning)
+    alerts: AlertSettings = field(default_factory=AlertSettings)

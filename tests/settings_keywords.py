@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Final, get_args
 
-from s3k_async.config import LogMode, StorageClass
+from s3k_async.config import AlertPolicy, LogMode, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 from s3k_async.settings.options import OPTIONS, Option, OptionType
 
@@ -28,6 +28,7 @@ TYPES: Final[dict[OptionType, str]] = {
     "secret": "str | Secret",
 }
 CHOICES: Final = {
+    get_args(AlertPolicy): "AlertPolicy",
     get_args(HashName): "HashName",
     get_args(LayoutName): "LayoutName",
     get_args(LogMode): "LogMode",
@@ -47,7 +48,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import LogMode, Secret, StorageClass
+from s3k_async.config import AlertPolicy, LogMode, Secret, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]

@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "cli", "adapters", "spark", "objects"),
     ("_sync",),
     (
+        "alerts",
         "client",
         "bulk",
         "transaction",

@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.config import (
+    AlertSettings,
     AwsConfig,
     DynamoTable,
     LocalDirectory,
@@ -225,6 +226,7 @@ def test_a_named_volume_from_the_file(home: Home) -> None:
         log=S3Bucket("analytics-log", "x/", aws),
         suffix_count=20,
         tuning=Tuning(max_concurrency=8, part_size=16 * 1024 * 1024),
+        alerts=AlertSettings(service=aws),
     )
     assert home.resolve("s3k://analytics") == home.resolve("s3k://analytics/") == wanted
     mine = home.resolve("s3k://my.bucket_1")
@@ -477,6 +479,9 @@ VALUES: dict[str, Any] = {
     "storage_class": "GLACIER_IR",
     "hot_writes": "through",
     "log_verbs": "info",
+    "alerts": "log:",
+    "alerts_on_error": "error",
+    "alerts_on_timeout": "ignore",
 }
 """A value of each type, and of an option whose type does not determine it."""
 
@@ -515,6 +520,11 @@ def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     special = {"secret": Secret("hush"), "integers": (7, 8)}
     wanted = special.get(option.type, value_of(option))
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
+    parts["alerts"] = config.alerts.service
+    if option.name == "alerts":
+        return {"sinks": (config.alerts.sinks.reveal(), wanted)}
+    if option.scope == "client" and option.name.startswith("alerts_"):
+        return {"alerts": (getattr(config.alerts, option.name.removeprefix("alerts_")), wanted)}
     if option.scope == "service":
         values = {part: getattr(aws, option.stem) for part, aws in parts.items()}
         unset = getattr(AwsConfig(), option.stem)
@@ -522,7 +532,11 @@ def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
         first = "data" if option.stem in stored else "table"
         found = {"part": (values[option.part or first], wanted)}
         if first != "table":
-            found["table"] = (values["table"], unset)
+            found |= {part: (values[part], unset) for part in ("table", "alerts")}
+        elif option.part in (None, "alerts"):
+            found["alerts"] = (values["alerts"], wanted)
+        if option.part == "alerts":
+            return found | {part: (values[part], unset) for part in ("table", "data", "log")}
         if option.part != "table":
             apart = option.stem == "storage_class" and option.part != "log"
             found["log"] = (values["log"], unset if apart else wanted)

@@ -85,6 +85,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "fsck repair": ("s3k fsck repair ./vol --yes",),
     "fsck restore": ("s3k fsck restore ./lost",),
     "gc": ("s3k gc ./vol", "s3k gc ./vol --yes"),
+    "alerts drain": ('s3k alerts drain "sqs:$QUEUE"',),
+    "alerts purge": ('s3k alerts purge "sqs:$QUEUE" --yes',),
     "oplog compact": ("s3k oplog compact ./vol --yes",),
     "oplog retire": ("s3k oplog retire s3k://old --successor s3k://new",),
     "oplog show": ("s3k oplog show /raw/a.csv",),

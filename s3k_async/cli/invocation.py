@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from s3k_async.cli.progress import ProgressMeter
     from s3k_async.cli.volume_addresses import Address
     from s3k_async.client import S3kClient
-    from s3k_async.config import AwsConfig, BlobLocation, TableLocation, Tuning, VolumeConfig
+    from s3k_async.config import (
+        AlertSettings,
+        AwsConfig,
+        BlobLocation,
+        TableLocation,
+        Tuning,
+        VolumeConfig,
+    )
     from s3k_async.trees import BucketTree
 
 __all__ = ["Clients", "Invocation"]
@@ -84,6 +91,13 @@ class Invocation:
 
         volume = self.volume or os.environ.get("S3K_VOLUME") or None
         return local_tuning(volume, config=self.config, **self.settings)
+
+    def alerts(self) -> AlertSettings:
+        """The settings of alerts, of the default volume if it has some. Raises ConfigError."""
+        from s3k_async.settings import local_alerts
+
+        volume = self.volume or os.environ.get("S3K_VOLUME") or None
+        return local_alerts(volume, config=self.config, **self.settings)
 
     def service(self, volume: str | None) -> AwsConfig:
         """The settings of the service of a bucket, as for the data of a volume, by default of the
@@ -159,11 +173,11 @@ class Clients:
 
     def _show_verbs(self, config: VolumeConfig) -> None:
         """Show the log of verbs on standard error, if the client writes one."""
-        from s3k_async.cli.verb_records import shown
+        from s3k_async.cli.verb_records import VERBS, shown
 
         if config.tuning.log_verbs != "off" and not self._shows_verbs:
             self._shows_verbs = True
-            self._stack.enter_context(shown(as_json=self._invocation.json))
+            self._stack.enter_context(shown(VERBS, as_json=self._invocation.json))
 
     def _resolve(self, address: Address) -> VolumeConfig:
         from s3k_async.errors import ConfigError

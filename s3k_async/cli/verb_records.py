@@ -1,4 +1,4 @@
-"""The log of verbs (the setting `log_verbs`) on standard error."""
+"""Log records on standard error: those of verbs (the setting `log_verbs`), and alerts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["shown"]
+__all__ = ["VERBS", "shown"]
 
-_LOGGER: Final = "s3k_async.operations"
+VERBS: Final = "s3k_async.operations"
+"""The logger of verbs."""
 _USUAL: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 """Attributes of every record."""
 
@@ -33,9 +34,9 @@ class _StandardError(logging.Handler):
 
 
 @contextmanager
-def shown(*, as_json: bool) -> Iterator[None]:
-    """Show the log of verbs while the body runs."""
-    logger = logging.getLogger(_LOGGER)
+def shown(name: str, *, as_json: bool) -> Iterator[None]:
+    """Show the records of a logger while the body runs."""
+    logger = logging.getLogger(name)
     handler, level = _StandardError(as_json=as_json), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from s3k_async.config import LogMode, Secret, StorageClass
+from s3k_async.config import AlertPolicy, LogMode, Secret, StorageClass
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = ["Settings"]
@@ -329,6 +329,61 @@ class Settings(TypedDict, total=False):
     log_requester_pays: bool | None
     """For the log only: whether the caller pays for requests, in a bucket of another account."""
 
+    alerts_region: str | None
+    """For the alerts only: AWS region."""
+
+    alerts_endpoint: str | None
+    """For the alerts only: URL of an AWS-compatible service."""
+
+    alerts_profile: str | None
+    """For the alerts only: profile in the AWS configuration."""
+
+    alerts_access_key_id: str | Secret | None
+    """For the alerts only: static credentials: access key id."""
+
+    alerts_secret_access_key: str | Secret | None
+    """For the alerts only: static credentials: secret access key."""
+
+    alerts_session_token: str | Secret | None
+    """For the alerts only: static credentials: session token."""
+
+    alerts_role_arn: str | None
+    """For the alerts only: role that is assumed, by AWS STS."""
+
+    alerts_external_id: str | None
+    """For the alerts only: external id that the role requires."""
+
+    alerts_role_session_name: str | None
+    """For the alerts only: name of the session of the role."""
+
+    alerts_role_duration: int | None
+    """For the alerts only: seconds for which the credentials of the role are valid, 1800 to 43200.
+    """
+
+    alerts_web_identity_token_file: str | os.PathLike[str] | None
+    """For the alerts only: file of the OpenID Connect token with which the role is assumed."""
+
+    alerts_sts_endpoint: str | None
+    """For the alerts only: URL of a service compatible with AWS STS."""
+
+    alerts_max_connections: int | None
+    """For the alerts only: connections kept to the service."""
+
+    alerts_connect_timeout: float | None
+    """For the alerts only: timeout of a connection attempt, in seconds."""
+
+    alerts_read_timeout: float | None
+    """For the alerts only: timeout of a response, in seconds."""
+
+    alerts_ca_bundle: str | os.PathLike[str] | None
+    """For the alerts only: file of trusted CA certificates."""
+
+    alerts_verify_tls: bool | None
+    """For the alerts only: whether to verify the TLS certificate of the service."""
+
+    alerts_proxy: str | None
+    """For the alerts only: URL of an HTTP proxy."""
+
     max_concurrency: int | None
     """Maximum number of requests in flight, for each of table, data and log."""
 
@@ -454,3 +509,23 @@ class Settings(TypedDict, total=False):
     """Whether each call of a verb is logged by the logger s3k_async.operations: off, or at the
     level debug or info.
     """
+
+    alerts: str | None
+    """Where fsck and gc send alerts: log:, https://HOST/PATH, sqs:QUEUE-URL, sns:TOPIC-ARN,
+    cloudwatch:NAMESPACE; several separated by spaces.
+    """
+
+    alerts_on_error: AlertPolicy | None
+    """What follows if alerts cannot be sent: error, warn or ignore."""
+
+    alerts_on_timeout: AlertPolicy | None
+    """What follows if alerts cannot be sent in time: error, warn or ignore."""
+
+    alerts_deadline: float | None
+    """Seconds in which alerts have to be sent to each address."""
+
+    alerts_job: str | None
+    """Job id in alerts."""
+
+    alerts_email: str | None
+    """Address of a person or team in alerts."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 from s3k_async.attributes import MAX_ID
-from s3k_async.config import ENCRYPTIONS, LogMode, Secret, StorageClass
+from s3k_async.config import ENCRYPTIONS, AlertPolicy, LogMode, Secret, StorageClass
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
@@ -35,9 +35,9 @@ OptionType: TypeAlias = Literal[
 Scope: TypeAlias = Literal["volume", "service", "client"]
 Setting: TypeAlias = str | int | float | bool | tuple[int, ...] | Secret
 
-PARTS: Final = ("table", "data", "log")
-"""The three parts of a volume; an option of scope `service` exists once for all parts and once for
-each of its parts."""
+PARTS: Final = ("table", "data", "log", "alerts")
+"""The three parts of a volume, and alerts; an option of scope `service` exists once for all parts
+and once for each of its parts."""
 CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
 """The credential options of a service, all from one source."""
 KINDS: Final = ("read", "write", "scan")
@@ -60,8 +60,8 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     part: str | None = None
-    """For an option of one part: `table`, `data` or `log`; of one kind of requests: `read`, `write`
-    or `scan`."""
+    """For an option of one part: `table`, `data`, `log` or `alerts`; of one kind of requests:
+    `read`, `write` or `scan`."""
 
     @property
     def env(self) -> str:
@@ -420,10 +420,43 @@ _CLIENT: Final = (
     ),
 )
 
+_ALERTS: Final = (
+    Option(
+        "alerts",
+        "text",
+        "client",
+        "Where fsck and gc send alerts: log:, https://HOST/PATH, sqs:QUEUE-URL, sns:TOPIC-ARN, "
+        "cloudwatch:NAMESPACE; several separated by spaces.",
+    ),
+    Option(
+        "alerts_on_error",
+        "choice",
+        "client",
+        "What follows if alerts cannot be sent: error, warn or ignore.",
+        choices=get_args(AlertPolicy),
+    ),
+    Option(
+        "alerts_on_timeout",
+        "choice",
+        "client",
+        "What follows if alerts cannot be sent in time: error, warn or ignore.",
+        choices=get_args(AlertPolicy),
+    ),
+    Option(
+        "alerts_deadline",
+        "number",
+        "client",
+        "Seconds in which alerts have to be sent to each address.",
+        minimum=0.001,
+    ),
+    Option("alerts_job", "text", "client", "Job id in alerts."),
+    Option("alerts_email", "text", "client", "Address of a person or team in alerts."),
+)
+
 
 def _of_parts() -> Iterable[Option]:
     for part in PARTS:
-        for option in (*_SERVICE, *(_STORED if part != "table" else ())):
+        for option in (*_SERVICE, *(_STORED if part in ("data", "log") else ())):
             doc = (
                 f"For the {part} only: "
                 f"{option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
@@ -432,7 +465,8 @@ def _of_parts() -> Iterable[Option]:
 
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    option.name: option for option in (*_VOLUME, *_SERVICE, *_STORED, *_of_parts(), *_CLIENT)
+    option.name: option
+    for option in (*_VOLUME, *_SERVICE, *_STORED, *_of_parts(), *_CLIENT, *_ALERTS)
 }
 """Every option by name."""
 

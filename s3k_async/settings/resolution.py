@@ -20,16 +20,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
+from s3k_async.alerts.sink_address import parse_sinks
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.backends.s3 import s3_prefix
 from s3k_async.backends.url_parts import TABLE_FILE
 from s3k_async.config import (
     ENCRYPTIONS,
+    AlertSettings,
     AwsConfig,
     BlobLocation,
     LocalDirectory,
     LogMode,
     S3Bucket,
+    Secret,
     SqliteFile,
     TableLocation,
     Tuning,
@@ -50,12 +53,13 @@ from s3k_async.settings.locations import (
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
-__all__ = ["local_service", "local_services", "local_tuning", "resolve"]
+__all__ = ["local_alerts", "local_service", "local_services", "local_tuning", "resolve"]
 
 Values = dict[str, Setting]
 
 _ENCRYPTION = ("encryption", "kms_key", "bucket_key")
 _OF_OBJECTS = ("storage_class", "requester_pays")
+_WITHOUT_OBJECTS = ("table", "alerts")
 _OF_ROLES = (
     "external_id",
     "role_session_name",
@@ -164,6 +168,16 @@ def local_service(
 ) -> AwsConfig:
     """As `local_tuning`, the settings of the service of the data, for a bucket of no volume."""
     return _aws(_local_values(volume, config, options), "data")
+
+
+def local_alerts(
+    volume: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    **options: object,
+) -> AlertSettings:
+    """As `local_tuning`, the settings of alerts."""
+    return _alerts(_local_values(volume, config, options))
 
 
 def _local_values(
@@ -361,6 +375,7 @@ def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
         layout=cast("LayoutName | None", values.get("layout")),
         log_mode=cast("LogMode | None", values.get("log_mode")),
         tuning=_tuning(values),
+        alerts=_alerts(values),
     )
     if config.kind == "s3k-1.0" and config.suffix_count is None:
         raise ConfigError("an s3k-1.0 volume needs its suffix_count", path=name or None)
@@ -420,7 +435,7 @@ def _aws(values: Values, part: str) -> AwsConfig:
     prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
-        if part == "table" and name in _OF_OBJECTS:
+        if part in _WITHOUT_OBJECTS and name in _OF_OBJECTS:
             continue
         if name not in (*CREDENTIALS, *_ENCRYPTION):
             # Small objects, such as those of the log, cost more in classes for infrequent access.
@@ -444,7 +459,7 @@ def _aws(values: Values, part: str) -> AwsConfig:
             break
     if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
         raise ConfigError(f"{lone[0]} needs role_arn, the role that it applies to", path=part)
-    if part != "table":
+    if part not in _WITHOUT_OBJECTS:
         fields |= _encryption(values, prefixes)
     return AwsConfig(**fields)
 
@@ -463,6 +478,14 @@ def _encryption(values: Values, prefixes: list[str]) -> Values:
                 )
         return given
     return {}
+
+
+def _alerts(values: Values) -> AlertSettings:
+    text = str(values.get("alerts", ""))
+    parse_sinks(text)
+    names = ("on_error", "on_timeout", "deadline", "job", "email")
+    fields = {name: values[f"alerts_{name}"] for name in names if f"alerts_{name}" in values}
+    return AlertSettings(Secret(text), _aws(values, "alerts"), **cast("Any", fields))
 
 
 def _tuning(values: Values) -> Tuning:

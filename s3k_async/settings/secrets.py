@@ -36,13 +36,22 @@ def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
         table=_completed(config.table, here["table"]),
         data=_completed(config.data, here["data"]),
         log=None if config.log is None else _completed(config.log, here["log"]),
+        alerts=replace(
+            config.alerts, service=_with_credentials(config.alerts.service, here["alerts"])
+        ),
     )
 
 
 def _completed(place: Place, here: AwsConfig) -> Place:
     service = place.service
-    if service is None or here.installation not in ("", service.installation):
+    if service is None:
         return place
+    return place.with_service(_with_credentials(service, here))
+
+
+def _with_credentials(service: AwsConfig, here: AwsConfig) -> AwsConfig:
+    if here.installation not in ("", service.installation):
+        return service
     mine: dict[str, Any] = {
         name: getattr(here, name)
         for name in _URLS
@@ -50,7 +59,7 @@ def _completed(place: Place, here: AwsConfig) -> Place:
     }
     if _credentials(service) == _credentials(_NONE):
         mine |= _credentials(here)
-    return place.with_service(replace(service, **mine))
+    return replace(service, **mine)
 
 
 def _credentials(aws: AwsConfig) -> dict[str, Any]:

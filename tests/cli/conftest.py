@@ -138,6 +138,19 @@ def small_tree(cli: Cli, volume: str) -> dict[str, bytes]:
     return files
 
 
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything in memory was stored five hours ago."""
+    from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+
+    now = MemoryBlobs.now_ms
+
+    async def ahead(self: MemoryBlobs) -> int:
+        return await now(self) + 5 * 3600 * 1000
+
+    monkeypatch.setattr(MemoryBlobs, "now_ms", ahead)
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with volumes and local files, which is copied for each command."""

@@ -28,6 +28,8 @@ from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
 
 ELSEWHERE = {
+    "alerts drain": "tests/cli/test_alerts.py",
+    "alerts purge": "tests/cli/test_alerts.py",
     "dev up": "tests/cli/test_dev.py",
     "oplog retire": "tests/cli/test_moving.py",
     "presign": "tests/cli/test_presign.py",

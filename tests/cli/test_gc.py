@@ -24,19 +24,6 @@ def garbage(cli: Cli, volume: str) -> str:
     return volume
 
 
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything in memory was stored five hours ago."""
-    from s3k_async.backends.memory.memory_blobs import MemoryBlobs
-
-    now = MemoryBlobs.now_ms
-
-    async def ahead(self: MemoryBlobs) -> int:
-        return await now(self) + 5 * 3600 * 1000
-
-    monkeypatch.setattr(MemoryBlobs, "now_ms", ahead)
-
-
 def keys(volume: str) -> int:
     async def count() -> int:
         opened = await open_volume(resolve(volume))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AwsClient", "Service", "Session"]
 
-Service: TypeAlias = Literal["dynamodb", "s3"]
+Service: TypeAlias = Literal["cloudwatch", "dynamodb", "s3", "sns", "sqs"]
 
 _DEFAULT_REGION = "us-east-1"
 _REGION = "AWS_REGION"
@@ -187,7 +187,7 @@ class AwsClient:
             raise refusal
         if self.service == "dynamodb":
             client.meta.events.register("before-parse.dynamodb", _check_dynamodb)
-        else:
+        elif self.service == "s3":
             client.meta.events.register("before-parse.s3", _check_s3)
             if self.config.requester_pays:
                 client.meta.events.register("before-call.s3", _pay)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import click
 
 from s3k_async._core.paths import normalize
+from s3k_async.alerts.alert import Alert, AlertSource
+from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -125,7 +129,7 @@ def verify(
             volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell
         )
 
-    print_report(invocation, _run(invocation, arguments, path, work))
+    _run(invocation, arguments, path, _Check("fsck verify", work, verify_alerts, print_report))
 
 
 def print_report(invocation: Invocation, report: VerifyReport) -> None:
@@ -179,7 +183,7 @@ def repair(
             progress=tell,
         )
 
-    print_repair(invocation, _run(invocation, arguments, path, work))
+    _run(invocation, arguments, path, _Check("fsck repair", work, repair_alerts, print_repair))
 
 
 def print_repair(invocation: Invocation, report: RepairReport) -> None:
@@ -205,31 +209,42 @@ def print_repair(invocation: Invocation, report: RepairReport) -> None:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Check(Generic[T]):
+    """A check of a volume, the alerts about its result, and its output."""
+
+    operation: str
+    work: Callable[[Volume, str, Tell | None], Awaitable[T]]
+    alerts: Callable[[AlertSource, T], list[Alert]]
+    show: Callable[[Invocation, T], None]
+
+
 def _run(
-    invocation: Invocation,
-    arguments: tuple[str, ...],
-    path: str | None,
-    work: Callable[[Volume, str, Tell | None], Awaitable[T]],
-) -> T:
-    """Open the volume that is meant and work on it, below the path that is meant."""
+    invocation: Invocation, arguments: tuple[str, ...], path: str | None, check: _Check[T]
+) -> None:
+    """Open the volume that is meant, check it below the path that is meant, and tell."""
     import anyio
 
     address = _address(arguments)
     if path is not None and address.path != ROOT:
         raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
+    config = invocation.resolve(address.volume)
 
     async def main() -> T:
-        volume = await open_volume(invocation.resolve(address.volume))
+        volume = await open_volume(config)
         try:
             if await volume.store.get(top) is None:
                 raise PathNotFoundError("no such file or directory", path=top)
             with volume.freeing_space(), invocation.meter("fsck") as meter:
-                return await work(volume, top, meter.part())
+                return await check.work(volume, top, meter.part())
         finally:
             await volume.close()
 
-    return anyio.run(main)
+    with CommandAlerts(invocation, config, check.operation) as alerts:
+        report = anyio.run(main)
+        alerts.add(lambda source: check.alerts(source, report))
+        check.show(invocation, report)
 
 
 def _where(finding: Finding) -> str:

@@ -12,7 +12,9 @@ import anyio
 import click
 
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.alerts.finding_alerts import collection_alerts
 from s3k_async.cli.command import Amount, VolumeCommand, grace_option
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -132,7 +134,10 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
         finally:
             await opened.close()
 
-    print_collection(invocation, *anyio.run(work))
+    with CommandAlerts(invocation, config, "gc") as alerts:
+        marked, swept, reclaimed = anyio.run(work)
+        alerts.add(lambda source: collection_alerts(source, marked, swept))
+        print_collection(invocation, marked, swept, reclaimed)
 
 
 def _collector(volume: Volume, asked: _Asked, progress: Any) -> GarbageCollector:

@@ -88,6 +88,9 @@ RULE_MOVES = "tests/lifecycle/test_moves.py"
 RULE_RUNS = "tests/lifecycle/test_runners.py"
 RULE_TOOLS = "tests/lifecycle/test_tools.py"
 MULTIPART = "tests/client/test_multipart.py"
+ALERTS = "tests/alerts/test_alert.py"
+ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
+ALERT_COMMANDS = "tests/cli/test_alerts.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -3375,5 +3378,40 @@ DEFECTS: tuple[Defect, ...] = (
         "dict([REQUESTER_PAYS] if self._service.requester_pays else ())",
         "dict(())",
         "tests/backends/test_s3_wire.py::test_a_requester_who_pays_signs_that",
+    ),
+    Defect(
+        "alerts: a sink that is too late follows the policy of errors",
+        "alerts/dispatch.py",
+        "policy = settings.on_timeout if late else settings.on_error",
+        "policy = settings.on_error",
+        f"{ALERTS}::test_failures_follow_the_policy",
+    ),
+    Defect(
+        "alerts: messages of a batch that were refused are lost",
+        "alerts/aws_sinks.py",
+        'for each in answer.get("Failed", ()):',
+        "for each in ():",
+        f"{ALERT_QUEUES}::test_a_batch_that_was_refused_in_part_is_sent_again",
+    ),
+    Defect(
+        "alerts: all paths in one message",
+        "alerts/alert.py",
+        "tuple(islice(paths, MOST_PATHS))",
+        "tuple(paths)",
+        f"{ALERTS}::test_ten_paths_are_sent",
+    ),
+    Defect(
+        "alerts: a drained message stays in the queue",
+        "cli/commands/alerts.py",
+        "                await batch.delete()\n",
+        "",
+        f"{ALERT_COMMANDS}::test_a_queue_is_drained_and_purged",
+    ),
+    Defect(
+        "alerts: an address that is refused is quoted",
+        "alerts/sink_address.py",
+        'raise ConfigError(f"alerts: not an address: {_REMEDY}")',
+        'raise ConfigError(f"alerts: not an address: {text}")',
+        f"{ALERTS}::test_what_is_no_address_is_refused_and_not_quoted",
     ),
 )

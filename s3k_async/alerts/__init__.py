@@ -1,0 +1,1 @@
+"""Alerts about findings of fsck and gc: messages, and the sinks to which they are sent."""

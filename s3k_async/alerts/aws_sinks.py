@@ -1,0 +1,183 @@
+"""Alerts in AWS: messages of SQS and SNS, and metrics of CloudWatch.
+
+Limits as in the API references: 10 messages and 256 KiB in a batch of SQS and of SNS, 1,000 metrics
+in a request of CloudWatch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from s3k_async.alerts.alert import Alert
+from s3k_async.alerts.sink_address import SinkAddress
+from s3k_async.backends.aws.error_mapping import map_exceptions, service_error
+from s3k_async.backends.aws.session import AwsClient, Service
+from s3k_async.config import AwsConfig
+from s3k_async.errors import ServiceError
+
+__all__ = ["CloudWatchSink", "SnsSink", "SqsSink", "alert_client", "batches"]
+
+_BATCH: Final = 10
+_BYTES: Final = 240 * 1024
+_METRICS: Final = 1000
+
+
+def alert_client(service: Service, address: SinkAddress, aws: AwsConfig) -> AwsClient:
+    """The client of a service, in the region that the address names, else in that of the
+    settings."""
+    return AwsClient(service, replace(aws, region=address.region or aws.region))
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """An alert in a batch."""
+
+    id: str
+    """Identifies it in the answer."""
+    kind: str
+    text: str
+
+    @property
+    def attributes(self) -> dict[str, dict[str, str]]:
+        """The attributes of a message of SQS or SNS."""
+        return {"kind": {"DataType": "String", "StringValue": self.kind}}
+
+
+class SqsSink:
+    """Sends each alert as a message to a queue, with the attribute `kind`."""
+
+    def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:
+        self._address = address
+        self._client = alert_client("sqs", address, aws)
+
+    async def send(self, alerts: Sequence[Alert]) -> None:
+        """As `AlertSink.send`."""
+        client = await self._client.get()
+
+        async def one(messages: Sequence[_Message]) -> Any:
+            bodies = [
+                {
+                    "Id": each.id,
+                    "MessageBody": each.text,
+                    "MessageAttributes": each.attributes,
+                }
+                for each in messages
+            ]
+            return await client.send_message_batch(QueueUrl=self._address.target, Entries=bodies)
+
+        await _send_batches(self._address, alerts, one)
+
+    async def close(self) -> None:
+        """As `AlertSink.close`."""
+        await self._client.close()
+
+
+class SnsSink:
+    """Publishes each alert to a topic, with a subject for subscriptions by mail and the attribute
+    `kind`, by which subscriptions can filter."""
+
+    def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:
+        self._address = address
+        self._client = alert_client("sns", address, aws)
+
+    async def send(self, alerts: Sequence[Alert]) -> None:
+        """As `AlertSink.send`."""
+        client = await self._client.get()
+
+        async def one(messages: Sequence[_Message]) -> Any:
+            bodies = [
+                {
+                    "Id": each.id,
+                    "Message": each.text,
+                    "Subject": f"s3k alert: {each.kind}",
+                    "MessageAttributes": each.attributes,
+                }
+                for each in messages
+            ]
+            return await client.publish_batch(
+                TopicArn=self._address.target, PublishBatchRequestEntries=bodies
+            )
+
+        await _send_batches(self._address, alerts, one)
+
+    async def close(self) -> None:
+        """As `AlertSink.close`."""
+        await self._client.close()
+
+
+class CloudWatchSink:
+    """Writes one metric for each kind of alert, such as `missing`: the number of findings, with the
+    dimension `Volume`."""
+
+    def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:
+        self._address = address
+        self._client = alert_client("cloudwatch", address, aws)
+
+    async def send(self, alerts: Sequence[Alert]) -> None:
+        """As `AlertSink.send`."""
+        client = await self._client.get()
+        counts: Counter[tuple[str, str]] = Counter()
+        for alert in alerts:
+            counts[alert.volume, alert.kind] += alert.count
+        metrics = [
+            {
+                "MetricName": kind,
+                "Dimensions": [{"Name": "Volume", "Value": volume}],
+                "Timestamp": alerts[0].time_ms / 1000,
+                "Value": count,
+                "Unit": "Count",
+            }
+            for (volume, kind), count in sorted(counts.items())
+        ]
+        for start in range(0, len(metrics), _METRICS):
+            with map_exceptions(str(self._address), writing=True):
+                answer = await client.put_metric_data(
+                    Namespace=self._address.target, MetricData=metrics[start : start + _METRICS]
+                )
+            if not answer["ResponseMetadata"].get("RequestId"):
+                raise ServiceError(
+                    "the answer is not that of CloudWatch: check alerts_endpoint",
+                    path=str(self._address),
+                )
+
+    async def close(self) -> None:
+        """As `AlertSink.close`."""
+        await self._client.close()
+
+
+def batches(texts: Sequence[str]) -> Iterator[range]:
+    """The indexes of the ASCII texts in each batch."""
+    start = size = 0
+    for index, text in enumerate(texts):
+        if index > start and (index - start == _BATCH or size + len(text) > _BYTES):
+            yield range(start, index)
+            start, size = index, 0
+        size += len(text)
+    if start < len(texts):
+        yield range(start, len(texts))
+
+
+async def _send_batches(
+    address: SinkAddress,
+    alerts: Sequence[Alert],
+    send: Callable[[Sequence[_Message]], Awaitable[Any]],
+) -> None:
+    texts = [alert.json() for alert in alerts]
+    for batch in batches(texts):
+        messages = [_Message(str(index), alerts[index].kind, texts[index]) for index in batch]
+        with map_exceptions(str(address), writing=True):
+            answer = await send(messages)
+        _need_all(address, {each.id for each in messages}, answer)
+
+
+def _need_all(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -> None:
+    """Raise the first refusal of a message in a batch."""
+    for each in answer.get("Failed", ()):
+        raise service_error(each["Code"], each.get("Message", ""), path=str(address))
+    if {each["Id"] for each in answer.get("Successful", ())} != sent:
+        raise ServiceError(
+            "the answer does not tell about all messages: check alerts_endpoint", path=str(address)
+        )
