@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from s3k_async._core.metering import counting
-from s3k_async._core.observation import observing
 from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -251,8 +251,8 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
     statistics = _statistics() if "--stats" in arguments else None
-    observer = None if statistics is None else statistics.observer
-    with warnings.catch_warnings(), counting() as counter, observing(observer):
+    observed = nullcontext() if statistics is None else statistics.observed()
+    with warnings.catch_warnings(), counting() as counter, observed:
         _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Final, get_args
 
@@ -15,7 +16,7 @@ from s3k_async._core.metric_totals import (
     RequestTotals,
     TotalsSnapshot,
 )
-from s3k_async._core.observation import Observer
+from s3k_async._core.observation import Observer, observing
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.output import plural
 from s3k_async.model import CacheStatistics
@@ -37,8 +38,11 @@ class Statistics:
     def __init__(self) -> None:
         self._totals = MetricTotals(FINE_BOUNDS)
         self._began = SYSTEM.monotonic()
-        self.observer = Observer([self._totals])
-        """Of the clients of the command."""
+        self._observer = Observer([self._totals])
+
+    def observed(self) -> AbstractContextManager[None]:
+        """Context in which clients that are opened are observed."""
+        return observing(self._observer)
 
     def tell(self, requests: Requests, cache: CacheStatistics, *, as_json: bool) -> None:
         """Print them, with the requests of the command, and what its read caches did."""

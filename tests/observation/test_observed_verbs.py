@@ -76,7 +76,9 @@ async def observed(scene: Scene, layout: Any = "path") -> Recorder:
 @pytest.mark.parametrize("verb", VERBS)
 async def test_every_verb_is_observed_once_with_all_of_its_requests(verb: str) -> None:
     recorder = await observed(VERBS[verb])
-    assert {result.outcome for _, result in recorder.verbs} == {"success"}
+    # The data of these volumes is not in S3.
+    outcome = "error" if verb == "presign" else "success"
+    assert {result.outcome for _, result in recorder.verbs} == {outcome}
     names = [call.verb for call, _ in recorder.verbs]
     if verb in SEVERAL:
         assert set(names) <= SEVERAL[verb]
