@@ -155,7 +155,7 @@ def at_a_terminal(words: Sequence[str]) -> tuple[int, str]:
 
 
 def with_a_closed_pipe(words: Sequence[str], capture: pytest.CaptureFixture[bytes]) -> None:
-    """The command once more, with nobody who reads its output: quietly with code 141, unless it
+    """The command again, with its output pipe closed: it ends quietly with code 141, unless it
     fails, or writes nothing, since it has been run."""
     ours, theirs = os.pipe()
     os.close(ours)

@@ -188,8 +188,8 @@ async def all_blobs(listing: AsyncIterator[BlobInfo]) -> list[BlobInfo]:
 
 
 def check_space(space: StorageSpace, store: str) -> None:
-    """What a store of this kind must tell of its storage: disks all, Redis what it uses, and its
-    limit if it has one, and the others nothing."""
+    """Check the reported space: all three numbers for disks; the memory in use, and the limit if
+    there is one, for Redis; nothing for other stores."""
     if store in ("local", "sqlite", "rocksdb"):
         assert space.total is not None
         assert space.used is not None

@@ -154,7 +154,7 @@ async def _delete_item(ground: Ground) -> None:
 
 
 async def _create_item(ground: Ground) -> None:
-    """Of a file that nobody wrote, beside the others."""
+    """An additional one, of a file that was never written."""
     store = ground.volume.store
     uuid, name = store.runtime.uuid(), "/d/h"
     entry_key = ground.entry.entry_key.removesuffix("f") + "h"
@@ -186,7 +186,7 @@ async def _delete_log(ground: Ground) -> None:
 
 
 async def _create_log(ground: Ground) -> None:
-    """Of a deletion that nobody made."""
+    """Of a deletion that never happened."""
     entry, runtime = ground.entry, ground.volume.store.runtime
     operation = Operation(
         runtime.uuid(), "delete", entry.id, entry.version + 1, runtime.now_ms(), entry, None

@@ -121,7 +121,7 @@ async def test_a_role_that_is_refused(
 ) -> None:
     """The error names the role, and no request goes to S3; nothing shows a secret."""
     sts.rule(Answer(403, headers={"Content-Type": "text/xml"}, body=DENIED.encode()))
-    secret = "zq7-told-to-nobody"
+    secret = "zq7-unique-secret"
     own = replace(moto_s3.aws(), secret_access_key=Secret(secret))
     blobs = store("bucket", "", with_role(own, s3, sts))
     with pytest.raises(CredentialsError, match="trust policy") as raised:
