@@ -510,6 +510,9 @@ class Settings(TypedDict, total=False):
     level debug or info.
     """
 
+    delegate_credentials: bool | None
+    """Whether tasks of Spark get temporary AWS credentials from the driver."""
+
     alerts: str | None
     """Where fsck and gc send alerts: log:, https://HOST/PATH, sqs:QUEUE-URL, sns:TOPIC-ARN,
     cloudwatch:NAMESPACE; several separated by spaces.

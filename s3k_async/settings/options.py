@@ -418,6 +418,12 @@ _CLIENT: Final = (
         "level debug or info.",
         choices=("off", "debug", "info"),
     ),
+    Option(
+        "delegate_credentials",
+        "boolean",
+        "client",
+        "Whether tasks of Spark get temporary AWS credentials from the driver.",
+    ),
 )
 
 _ALERTS: Final = (

@@ -457,7 +457,10 @@ def _aws(values: Values, part: str) -> AwsConfig:
                 )
             fields |= credentials
             break
-    if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
+    lone = [name for name in _OF_ROLES if name in fields]
+    if lone == ["sts_endpoint"] and values.get("delegate_credentials"):
+        lone = []
+    if "role_arn" not in fields and lone:
         raise ConfigError(f"{lone[0]} needs role_arn, the role that it applies to", path=part)
     if part not in _WITHOUT_OBJECTS:
         fields |= _encryption(values, prefixes)

@@ -44,6 +44,7 @@ RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
 SPARK_RESTORE = "tests/spark/test_restoring_trees.py"
 RETENTION = "tests/layouts/test_retention.py"
@@ -1892,6 +1893,48 @@ DEFECTS: tuple[Defect, ...] = (
         "        if config.role_arn is None:\n            options |= {",
         "        if True:\n            options |= {",
         "tests/backends/aws/test_assumed_role.py::test_requests_have_the_credentials_of_the_role",
+    ),
+    Defect(
+        "delegation: long-lived keys for tasks",
+        "backends/aws/temporary_credentials.py",
+        "        if keys.token:\n",
+        "        if True:\n",
+        f"{DELEGATION}::test_tasks_use_a_session_of_the_driver",
+    ),
+    Defect(
+        "delegation: tasks assume the role",
+        "spark/delegated_credentials.py",
+        "            role_arn=None,\n",
+        "",
+        f"{DELEGATION}::test_a_role_is_assumed_by_the_driver_alone",
+    ),
+    Defect(
+        "delegation: expired credentials are used",
+        "spark/delegated_credentials.py",
+        "        if _has_expired(found):\n",
+        "        if False:\n",
+        f"{DELEGATION}::test_each_stage_has_credentials_that_are_valid",
+    ),
+    Defect(
+        "delegation: later stages get the first credentials",
+        "spark/delegated_credentials.py",
+        "        self.current()\n        return _receive",
+        "        return _receive",
+        f"{DELEGATION}::test_each_stage_has_credentials_that_are_valid",
+    ),
+    Defect(
+        "delegation: a failed renewal is an error",
+        "spark/delegated_credentials.py",
+        "if self._issued is None or _has_expired(self._issued):",
+        "if True:",
+        f"{DELEGATION}::test_renewal_that_fails_is_no_error_before_they_expire",
+    ),
+    Defect(
+        "delegation: the keys of another service go to AWS",
+        "backends/aws/temporary_credentials.py",
+        "        if config.endpoint is not None and config.sts_endpoint is None:\n",
+        "        if False:\n",
+        f"{DELEGATION}::test_what_cannot_be_delegated",
     ),
     Defect(
         "tables: no backups although they were asked for",
