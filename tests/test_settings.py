@@ -464,6 +464,7 @@ def test_one_stem_everywhere() -> None:
 
 
 VALUES: dict[str, Any] = {
+    "storage_rules": "/archive:STANDARD_IA,team=web",
     "text": "eu-north-1",
     "path": "/etc/ca.pem",
     "integer": 7,

@@ -419,6 +419,13 @@ _CLIENT: Final = (
         choices=("off", "debug", "info"),
     ),
     Option(
+        "storage_rules",
+        "text",
+        "client",
+        "Storage class and tags of new files in S3 below a path: PATH:CLASS,TAG=VALUE; several "
+        "separated by spaces.",
+    ),
+    Option(
         "delegate_credentials",
         "boolean",
         "client",

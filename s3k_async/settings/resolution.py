@@ -52,6 +52,7 @@ from s3k_async.settings.locations import (
     parse_volume,
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
+from s3k_async.storage.storage_rules import StorageRules
 
 __all__ = ["local_alerts", "local_service", "local_services", "local_tuning", "resolve"]
 
@@ -493,6 +494,7 @@ def _alerts(values: Values) -> AlertSettings:
 
 def _tuning(values: Values) -> Tuning:
     fields = {name: values[name] for name in Tuning.__dataclass_fields__ if name in values}
+    StorageRules.parse(str(values.get("storage_rules", "")))
     return Tuning(retry=_retries(values), **cast("Any", fields))
 
 

@@ -44,6 +44,7 @@ RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+STORAGE_RULES = "tests/storage/test_storage_rules.py"
 DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
 SPARK_RESTORE = "tests/spark/test_restoring_trees.py"
@@ -1935,6 +1936,55 @@ DEFECTS: tuple[Defect, ...] = (
         "        if config.endpoint is not None and config.sts_endpoint is None:\n",
         "        if False:\n",
         f"{DELEGATION}::test_what_cannot_be_delegated",
+    ),
+    Defect(
+        "storage rules: the wire sends no tags",
+        "backends/s3/s3_wire.py",
+        "return storage_headers(self._service, self._root) + tags",
+        "return storage_headers(self._service, self._root)",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: a copy keeps the tags of its source",
+        "backends/s3/s3_wire.py",
+        '            headers.append(("x-amz-tagging-directive", "REPLACE"))\n',
+        "            pass\n",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: the usual class where a rule has one",
+        "backends/s3/s3_blobs.py",
+        "terms.storage_class or self._service.storage_class",
+        "self._service.storage_class",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: only the directory of the file counts",
+        "storage/storage_rules.py",
+        "        while path != ROOT:\n",
+        "        if path != ROOT:\n",
+        f"{STORAGE_RULES}::test_the_rule_of_the_nearest_directory_applies",
+    ),
+    Defect(
+        "storage rules: parts of an upload are stored as usual",
+        "files/multipart.py",
+        "store(volume.storage.at(upload.path))",
+        "store(volume.storage)",
+        f"{STORAGE_RULES}::test_every_way_to_write_a_file",
+    ),
+    Defect(
+        "storage rules: changes in place are stored as usual",
+        "files/edits.py",
+        "uploads or _Uploads(volume.storage.at(path))",
+        "uploads or _Uploads(volume.storage)",
+        f"{STORAGE_RULES}::test_every_way_to_write_a_file",
+    ),
+    Defect(
+        "policies: no permission for tags",
+        "volumes/iam_policies.py",
+        '                actions |= {"PutObjectTagging"}\n',
+        "                pass\n",
+        f"{STORAGE_RULES}::test_the_policy_of_those_who_write_allows_tags",
     ),
     Defect(
         "tables: no backups although they were asked for",
