@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from s3k_async._core.retry import Retries
 from s3k_async.backends.aws.access import (
+    BY_CUSTOMER_KEY,
     ENCRYPTIONS,
     AwsConfig,
     Secret,
@@ -27,6 +28,7 @@ from s3k_async.backends.sqlite import SqliteFile
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
+    "BY_CUSTOMER_KEY",
     "ENCRYPTIONS",
     "AlertPolicy",
     "AlertSettings",

@@ -44,6 +44,7 @@ RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+CUSTOMER_KEY = "tests/backends/test_s3_customer_key.py"
 STORAGE_RULES = "tests/storage/test_storage_rules.py"
 DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
@@ -1985,6 +1986,48 @@ DEFECTS: tuple[Defect, ...] = (
         '                actions |= {"PutObjectTagging"}\n',
         "                pass\n",
         f"{STORAGE_RULES}::test_the_policy_of_those_who_write_allows_tags",
+    ),
+    Defect(
+        "SSE-C: parts of an upload are sent without the key",
+        "backends/aws/encryption.py",
+        '    "UploadPart",\n',
+        "",
+        f"{CUSTOMER_KEY}::test_each_request_for_an_object_has_the_key",
+    ),
+    Defect(
+        "SSE-C: the reference sends no key",
+        "backends/aws/session.py",
+        'params["headers"].update(customer_key_headers(config, model.name))',
+        "pass",
+        f"{CUSTOMER_KEY}::test_each_request_for_an_object_has_the_key",
+    ),
+    Defect(
+        "SSE-C: without its key a shipped configuration writes unencrypted",
+        "backends/aws/access.py",
+        "        if self.customer_key and self.encryption is None:\n",
+        "        if False:\n",
+        f"{CUSTOMER_KEY}::test_the_key_is_shown_nowhere",
+    ),
+    Defect(
+        "SSE-C: the key is sent over an unencrypted connection",
+        "backends/aws/encryption.py",
+        'if place.scheme.lower() == "http" and not _is_loopback(place.hostname or ""):',
+        "if False:",
+        f"{CUSTOMER_KEY}::test_settings_with_which_nothing_is_sent",
+    ),
+    Defect(
+        "SSE-C: copies from an object with another key",
+        "backends/s3/s3_blobs.py",
+        "            and self.aws.config.customer_key == source.aws.config.customer_key\n",
+        "",
+        f"{CUSTOMER_KEY}::test_another_key_and_none",
+    ),
+    Defect(
+        "SSE-C: parts are copied inside the service",
+        "backends/s3/s3_blobs.py",
+        "            self.composes = False",
+        "            self.composes = True",
+        f"{CUSTOMER_KEY}::test_a_volume_with_a_customer_key",
     ),
     Defect(
         "tables: no backups although they were asked for",
