@@ -13,7 +13,7 @@ import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.aws.access import AwsConfig
-from s3k_async.backends.aws.bounds import in_time, read_body
+from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.encryption import storage_parameters
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.session import AwsClient
@@ -286,6 +286,8 @@ class S3Blobs:
             request["IfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(self._uri(full), codes=BY_GET):
+            from s3k_async.backends.aws.bounded_response import read_body
+
             with in_time():
                 answer = await client.get_object(**request)
                 async with answer["Body"] as body:

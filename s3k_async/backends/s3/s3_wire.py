@@ -380,9 +380,10 @@ class WireBlobs(S3Blobs):
 
     async def _find(self) -> _Target:
         """The target of requests: the bucket's own host at AWS if there is one, else its path."""
-        client: Any = await self.client()
-        host = urlsplit(client.meta.endpoint_url).hostname or ""
-        style = client.meta.config.s3 or {}
+        with map_exceptions(self._root):
+            channel = await self.aws.channel(self._runtime)
+        host = urlsplit(channel.endpoint).hostname or ""
+        style = channel.bucket_options
         if style.get("use_accelerate_endpoint"):
             self._by_reference = True
             raise _UnclearError("the bucket is reached by another host", path=self._root)
