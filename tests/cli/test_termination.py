@@ -3,6 +3,8 @@ temporary files, and can be repeated."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -142,7 +144,8 @@ termination.REPEAT_SECONDS = -1.0
 async def gate(call):
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
-FaultPlan(gate).injected().__enter__()
+injected = FaultPlan(gate).injected()
+injected.__enter__()
 """
 
 IMPORT = """
@@ -163,3 +166,24 @@ def test_a_process_that(text: str, code: int, errors: bytes, model: Path) -> Non
     command = [sys.executable, "-c", PROGRAM.format(text), "ls", f"{model}/vol:/"]
     done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", errors)
+
+
+def test_engines_that_are_not_ready_are_ended(tmp_path: Path) -> None:
+    for name in ("dynoxide", "weed"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho >{tmp_path}/started\nexec sleep 1000\n")
+        (tmp_path / name).chmod(0o755)
+    directory = tmp_path / "engines"
+    with subprocess.Popen(
+        [*COMMAND, "dev", "up", "--directory", str(directory)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "S3K_ENGINES": str(tmp_path)},
+    ) as process:
+        assert process.stderr is not None
+        while not (tmp_path / "started").exists():
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(LIMIT) == 143
+        assert process.stderr.read() == b"s3k: terminated\n"
+    with open(directory / "table.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # once it has ended
+    assert not (directory / "engines.json").exists()
