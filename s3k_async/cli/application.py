@@ -19,6 +19,7 @@ from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
+from s3k_async.cli.termination import Termination
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -219,7 +220,7 @@ s3k = _Commands(
 """The root of the commands."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], termination: Termination) -> int:
     """Run one command; returns its exit code. Errors are reported on standard error."""
     if "_S3K_COMPLETE" in os.environ:
         from s3k_async.cli.shell_completion import respond
@@ -239,7 +240,10 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         try:
             return report(
-                error, as_json=invocation.json, debug=invocation.debug, command=invocation.command
+                termination.cause(error),
+                as_json=invocation.json,
+                debug=invocation.debug,
+                command=invocation.command,
             )
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE
