@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from s3k_async._sync.sync_transaction import SyncTransaction
     from s3k_async._sync.sync_trash import SyncTrash
     from s3k_async.attributes import Attributes
+    from s3k_async.backends.aws.credential_source import CredentialSource, TemporaryCredentials
     from s3k_async.backends.ports.blobs import Buffer
     from s3k_async.backends.ports.presigning import PresignedMethod
     from s3k_async.bulk.file_versions import FileVersion, VersionState
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
         "Content",
         "ContentSummary",
         "Count",
+        "CredentialSource",
         "DynamoTable",
         "DueAction",
         "EntryType",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
         "HashName",
         "LayoutName",
         "LifecycleRule",
+        "TemporaryCredentials",
         "TransactionKind",
         "TransactionState",
         "LocalDirectory",
@@ -177,6 +180,7 @@ _NAMES: Final = {
     "attributes": "Attributes",
     "namespace.addresses": "Path",
     "client": "S3kClient",
+    "backends.aws.credential_source": "CredentialSource TemporaryCredentials",
     "config": (
         "AlertPolicy AlertSettings AwsConfig BlobLocation DynamoTable LocalDirectory LogMode "
         "MemoryBlobs MemoryTable S3Bucket Secret SqliteFile StorageClass StreamView TableLocation "

@@ -111,6 +111,12 @@ class Tuning:
     log_verbs: Literal["off", "debug", "info"] = "off"
     """Whether each call of a verb is logged, by the logger `s3k_async.operations`, and at which
     level."""
+    storage_rules: str = ""
+    """The storage class and the tags of objects in S3, by the path of a new file: `PATH:CLASS` or
+    `PATH:CLASS,TAG=VALUE`, several separated by spaces (docs/command-line.md)."""
+    delegate_credentials: bool = False
+    """Whether tasks of Spark get temporary AWS credentials from the driver; otherwise each executor
+    uses its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Transaction:
         view = bytes_of(data, place)
         async with self._claimed(place):
             target = await self._target(place, overwrite=overwrite)
-            content = await self._volume().storage.put(target.object_id, view)
+            content = await self._volume().storage.at(place).put(target.object_id, view)
             await self._note_file(target, content, overwrite=overwrite)
 
     def open(self, path: Path, mode: str = "wb") -> Opening[FileWriter]:
@@ -455,7 +455,7 @@ class Transaction:
         async with self._claimed(place):
             target = await self._target(place, overwrite=overwrite)
             self._need_open()
-            upload = self._volume().storage.writer(target.object_id)
+            upload = self._volume().storage.at(place).writer(target.object_id)
         writer = _Writer(
             self._volume,
             target,
@@ -497,7 +497,7 @@ class Transaction:
     async def _renewed(self, write: WriteFile) -> WriteFile:
         """A copy under a new object id, since the file to replace is no longer at the path: it may
         exist at another one."""
-        storage, content = self._volume().storage, write.content
+        storage, content = self._volume().storage.at(write.path), write.content
         target = self._volume().store.target(write.path, None)
         copied = await storage.copy_from(storage, content, target.object_id)
         await self._remove_bytes(write)

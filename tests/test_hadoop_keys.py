@@ -104,6 +104,7 @@ VALUES: Final = {
     "change.detection.mode": "warn",
     "create.storage.class": "intelligent_tiering",
     "requester.pays.enabled": "true",
+    "delegation.token.binding": "org.apache.hadoop.fs.s3a.auth.delegation.SessionTokenBinding",
     "assumed.role.session.duration": "45m",
     "encryption.algorithm": "SSE-KMS",
     "server-side-encryption-algorithm": "SSE-KMS",
@@ -290,6 +291,7 @@ def test_values_of_hadoop() -> None:
         ("change.detection.mode", "always"),
         ("create.storage.class", "deep_archive"),
         ("requester.pays.enabled", "perhaps"),
+        ("delegation.token.binding", "org.apache.FullCredentialsTokenBinding"),
         ("aws.credentials.provider", "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"),
     ],
 )

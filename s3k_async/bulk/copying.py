@@ -161,7 +161,8 @@ async def _copied_version(
 ) -> Content:
     require_readable(origin.store, entry)
     with naming_file(entry):
-        return await destination.storage.copy_from(origin.storage, entry.content, at.object_id)
+        target = destination.storage.at(at.path)
+        return await target.copy_from(origin.storage, entry.content, at.object_id)
 
 
 class _TreeCopy:

@@ -56,8 +56,8 @@ async def write(
     return await publish_new(
         volume,
         path,
-        lambda target: volume.storage.put(target.object_id, view),
-        lambda target: volume.storage.planned(target.object_id, view),
+        lambda target: volume.storage.at(path).put(target.object_id, view),
+        lambda target: volume.storage.at(path).planned(target.object_id, view),
         overwrite=overwrite,
         attributes=attributes,
     )
@@ -141,7 +141,7 @@ async def touch(volume: Volume, path: str) -> Entry:
         current = target.current
         try:
             if current is None:
-                content = await volume.storage.put(target.object_id, b"")
+                content = await volume.storage.at(path).put(target.object_id, b"")
                 try:
                     return await store.publish(target, content, overwrite=False)
                 except S3kError as error:

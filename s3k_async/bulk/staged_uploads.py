@@ -28,7 +28,7 @@ async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
     opened = volume()
     with opened.calls.running("stage"):
         target = opened.store.target(ROOT, None)
-        upload = opened.storage.writer(target.object_id)
+        upload = opened.storage.at(ROOT).writer(target.object_id)
         return StagedWriter(volume, target, upload, opened.record.volume_id)
 
 

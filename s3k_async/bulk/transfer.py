@@ -303,7 +303,7 @@ def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
     """A local file to be written to a path; its size may have changed when it is uploaded."""
 
     async def upload(at: WriteTarget) -> Content:
-        storage = volume.storage
+        storage = volume.storage.at(at.path)
         data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
         if data is not None:
             return await storage.put(at.object_id, data)

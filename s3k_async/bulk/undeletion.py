@@ -169,7 +169,8 @@ async def undelete_tree(
 async def _copied(volume: Volume, entry: Entry, at: WriteTarget) -> Content:
     require_readable(volume.store, entry)
     try:
-        return await volume.storage.copy_from(volume.storage, entry.content, at.object_id)
+        target = volume.storage.at(at.path)
+        return await target.copy_from(volume.storage, entry.content, at.object_id)
     except DataMissingError as error:
         raise DataMissingError(
             "the data of this version does not exist any more", path=entry.path

@@ -128,7 +128,7 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
             need_readable(current)
             require_changeable(opened, current)
             lease_ms = opened.store.target(path, current).lease_ms
-            upload = opened.storage.writer(current.id)
+            upload = opened.storage.at(path).writer(current.id)
             return FileAppender(volume, replace(current, lease_ms=lease_ms), upload)
     return await open_writer(volume, path, exclusive=False)
 
@@ -214,7 +214,7 @@ async def publish_range(
     None is its end. `lease_ms`: the end of the lease of the upload, epoch milliseconds. The upload
     is removed if it was not published."""
     new = Extent(content.physical, 0, content.size, content.checksum, covers=True)
-    uploads = _Uploads(volume.storage)
+    uploads = _Uploads(volume.storage.at(path))
     uploads.give([new], expected, lease_ms)
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
@@ -271,7 +271,7 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
         if not others:
             return done
         _need_size(entry.size + done.bytes, path, "a size")
-        uploads = _Uploads(volume.storage)
+        uploads = _Uploads(volume.storage.at(path))
         is_needed = False
 
         def keep() -> None:
@@ -298,7 +298,8 @@ async def _concat(
     keep_data: Callable[[], None],
 ) -> None:
     """One attempt, which raises ConflictError if one of the files was changed since."""
-    storage, lease_ms = volume.storage, volume.store.target(entry.path, entry).lease_ms
+    storage = volume.storage.at(entry.path)
+    lease_ms = volume.store.target(entry.path, entry).lease_ms
     extents = list(extents_of(entry.content, entry.id))
     for each in others:
         copied = await storage.copy_from(storage, each.content, entry.id)
@@ -328,7 +329,7 @@ async def compacted(
     """The same content in as few extents as a file may have, for a file that is not published yet.
     The objects of extents that are joined stay. Raises UnsupportedError, and the errors of
     `PhysicalStorage.read`; then no new object is left."""
-    made = _Uploads(storage)
+    made = _Uploads(storage.at(path))
     made.give((), object_id, 0)
     try:
         return joined(await made.extents(_compacted(_apart(joined(extents)), path)))
@@ -379,7 +380,7 @@ async def _change(
     store = volume.store
     prepare = store.prepare if create else store.prepare_existing
     race = ConflictBackoff(store)
-    made = uploads or _Uploads(volume.storage)
+    made = uploads or _Uploads(volume.storage.at(path))
     try:
         while True:
             try:

@@ -186,10 +186,10 @@ async def put_part(
     part.
     """
 
-    async def store() -> Content:
+    async def store(storage: PhysicalStorage) -> Content:
         if not isinstance(data, AsyncIterable):
-            return await volume.storage.put(upload_id, bytes_of(data, upload_id))
-        writer = volume.storage.writer(upload_id)
+            return await storage.put(upload_id, bytes_of(data, upload_id))
+        writer = storage.writer(upload_id)
         try:
             async for piece in data:
                 await writer.write(bytes_of(piece, upload_id))
@@ -226,7 +226,7 @@ async def copy_part(
         volume,
         upload_id,
         number,
-        lambda: _copy_range(volume.storage, entry.content, upload_id, offset, end),
+        lambda storage: _copy_range(storage, entry.content, upload_id, offset, end),
     )
 
 
@@ -330,13 +330,16 @@ def _records(volume: Volume) -> UploadRecords:
 
 
 async def _store_part(
-    volume: Volume, upload_id: str, number: int, store: Callable[[], Awaitable[Content]]
+    volume: Volume,
+    upload_id: str,
+    number: int,
+    store: Callable[[PhysicalStorage], Awaitable[Content]],
 ) -> PartInfo:
     need_uploads(volume, ROOT)
     _need_number(number, upload_id)
     records = _records(volume)
-    await need_upload(volume, upload_id)
-    content = await store()
+    upload = await need_upload(volume, upload_id)
+    content = await store(volume.storage.at(upload.path))
     part, before = await _put_item(volume, records, upload_id, number, content)
     try:
         await records.confirm_part(upload_id)

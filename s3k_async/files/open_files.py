@@ -225,7 +225,7 @@ async def open_writer(volume: Callable[[], Volume], path: str, *, exclusive: boo
     opened = volume()
     with opened.calls.running("open", path):
         target, entry = await reserve(opened.store, path, exclusive=exclusive)
-        upload = opened.storage.writer(target.object_id)
+        upload = opened.storage.at(path).writer(target.object_id)
         return FileWriter(
             volume, entry, upload, reserved=target.current is None, chain=target.chain
         )

@@ -32,7 +32,7 @@ async def open_range_writer(volume: Callable[[], Volume], path: str, offset: int
         if target.current is not None:
             need_readable(entry)
             extents_of(entry.content, entry.id)
-        upload = opened.storage.writer(target.object_id)
+        upload = opened.storage.at(path).writer(target.object_id)
         return RangeWriter(
             volume,
             entry,

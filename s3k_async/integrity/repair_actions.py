@@ -336,7 +336,8 @@ class Repairer:
             entry, id=identity, version=1 if entry.is_dir else 2, operation=self._runtime.uuid()
         )
         if not entry.is_dir and entry.committed:
-            content = await self._storage.copy_from(self._storage, entry.content, identity)
+            storage = self._storage.at(entry.path)
+            content = await storage.copy_from(self._storage, entry.content, identity)
             checksum = content.checksum or entry.checksum
             after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
         operation = self._store.changes.operation(

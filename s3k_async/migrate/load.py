@@ -311,7 +311,8 @@ class _LocalLoader:
             if source is None:
                 content = await volume.storage.adopted(entry.content)
             else:
-                content = await volume.storage.copy_from(source.storage, entry.content, entry.id)
+                storage = volume.storage.at(entry.path)
+                content = await storage.copy_from(source.storage, entry.content, entry.id)
             return replace(
                 entry, physical=content.physical, etag=content.etag, checksum=content.checksum
             )

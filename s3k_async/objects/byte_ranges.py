@@ -105,7 +105,8 @@ async def _write_stored(
     need_readable(current)
     extents_of(current.content, current.id)  # it can be changed
     with naming_file(source):
-        content = await volume.storage.copy_range(source.content, target.object_id, start, end)
+        storage = volume.storage.at(path)
+        content = await storage.copy_range(source.content, target.object_id, start, end)
     return status_of(
         await publish_range(
             volume, path, offset, content, expected=current.id, lease_ms=target.lease_ms
@@ -120,7 +121,8 @@ async def _create_stored(
 
     async def upload(target: WriteTarget) -> Content:
         with naming_file(source):
-            content = await volume.storage.copy_range(source.content, target.object_id, start, end)
+            storage = volume.storage.at(path)
+            content = await storage.copy_range(source.content, target.object_id, start, end)
         if not offset:
             return content
         stored = Extent(content.physical, 0, content.size, content.checksum, covers=True)

@@ -240,6 +240,10 @@ S3A_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("change.detection.mode", "`change_detection`"),
         ("create.storage.class", "`data_storage_class`; classes that cannot be read are refused"),
         ("requester.pays.enabled", "`data_requester_pays`"),
+        (
+            "delegation.token.binding",
+            "`delegate_credentials`, for `SessionTokenBinding`; another class is refused",
+        ),
         ("assumed.role.arn", "`data_role_arn`, with `AssumedRoleCredentialProvider`"),
         ("assumed.role.external.id", "`data_external_id`, with the role"),
         ("assumed.role.session.name", "`data_role_session_name`, with the role"),

@@ -510,6 +510,14 @@ class Settings(TypedDict, total=False):
     level debug or info.
     """
 
+    storage_rules: str | None
+    """Storage class and tags of new files in S3 below a path: PATH:CLASS,TAG=VALUE; several
+    separated by spaces.
+    """
+
+    delegate_credentials: bool | None
+    """Whether tasks of Spark get temporary AWS credentials from the driver."""
+
     alerts: str | None
     """Where fsck and gc send alerts: log:, https://HOST/PATH, sqs:QUEUE-URL, sns:TOPIC-ARN,
     cloudwatch:NAMESPACE; several separated by spaces.

@@ -418,6 +418,19 @@ _CLIENT: Final = (
         "level debug or info.",
         choices=("off", "debug", "info"),
     ),
+    Option(
+        "storage_rules",
+        "text",
+        "client",
+        "Storage class and tags of new files in S3 below a path: PATH:CLASS,TAG=VALUE; several "
+        "separated by spaces.",
+    ),
+    Option(
+        "delegate_credentials",
+        "boolean",
+        "client",
+        "Whether tasks of Spark get temporary AWS credentials from the driver.",
+    ),
 )
 
 _ALERTS: Final = (

@@ -52,6 +52,7 @@ from s3k_async.settings.locations import (
     parse_volume,
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
+from s3k_async.storage.storage_rules import StorageRules
 
 __all__ = ["local_alerts", "local_service", "local_services", "local_tuning", "resolve"]
 
@@ -457,7 +458,10 @@ def _aws(values: Values, part: str) -> AwsConfig:
                 )
             fields |= credentials
             break
-    if "role_arn" not in fields and (lone := [name for name in _OF_ROLES if name in fields]):
+    lone = [name for name in _OF_ROLES if name in fields]
+    if lone == ["sts_endpoint"] and values.get("delegate_credentials"):
+        lone = []
+    if "role_arn" not in fields and lone:
         raise ConfigError(f"{lone[0]} needs role_arn, the role that it applies to", path=part)
     if part not in _WITHOUT_OBJECTS:
         fields |= _encryption(values, prefixes)
@@ -490,6 +494,7 @@ def _alerts(values: Values) -> AlertSettings:
 
 def _tuning(values: Values) -> Tuning:
     fields = {name: values[name] for name in Tuning.__dataclass_fields__ if name in values}
+    StorageRules.parse(str(values.get("storage_rules", "")))
     return Tuning(retry=_retries(values), **cast("Any", fields))
 
 

@@ -64,6 +64,10 @@ def _url(text: str) -> object:
     return text if "://" in text else f"https://{text}"
 
 
+def _binding(text: str) -> object:
+    return text.rpartition(".")[2] == "SessionTokenBinding" or text
+
+
 def _storage_class(text: str) -> object:
     return text.upper()
 
@@ -77,6 +81,7 @@ _PLAIN: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "multipart.threshold": ("multipart_threshold", _bytes),
     "change.detection.mode": ("change_detection", _same),
     "create.storage.class": ("data_storage_class", _storage_class),
+    "delegation.token.binding": ("delegate_credentials", _binding),
     "requester.pays.enabled": ("data_requester_pays", _same),
 }
 """Property: option, conversion of its text."""

@@ -57,7 +57,7 @@ def _with_credentials(service: AwsConfig, here: AwsConfig) -> AwsConfig:
         for name in _URLS
         if without_user(getattr(here, name)) == getattr(service, name)
     }
-    if _credentials(service) == _credentials(_NONE):
+    if service.delegated is None and _credentials(service) == _credentials(_NONE):
         mine |= _credentials(here)
     return replace(service, **mine)
 

@@ -22,6 +22,7 @@ from s3k_async.namespace.addresses import Path
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 from s3k_async.settings.keywords import Settings
+from s3k_async.spark.delegated_credentials import delegating
 from s3k_async.spark.hadoop_files import hadoop_configuration
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "patient",
     "spark_settings",
     "spark_volume",
+    "with_credentials",
 ]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
@@ -143,9 +145,16 @@ def spark_volume(
     `settings` are those of `S3kClient`.
 
     `context`: for driver and executors, instead of that in their Java options. A configuration is
-    used unchanged. Raises ConfigError.
+    used unchanged. With `delegate_credentials`, `executors` is for tasks of this session only.
+    Raises ConfigError, and as `temporary_credentials`.
     """
-    return spark_settings(spark).volume(volume, config=config, context=context, **settings)
+    found = spark_settings(spark).volume(volume, config=config, context=context, **settings)
+    return with_credentials(spark, found)
+
+
+def with_credentials(spark: SparkSession, volume: SparkVolume) -> SparkVolume:
+    """The volume; with `delegate_credentials`, its tasks get credentials of the driver."""
+    return replace(volume, executors=delegating(spark, volume.executors))
 
 
 def patient(volume: SparkVolume) -> SparkVolume:

@@ -35,6 +35,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
 from s3k_async.settings.keywords import Settings
+from s3k_async.spark.delegated_credentials import refuse_delegation
 from s3k_async.spark.settings import SparkVolume, spark_settings
 from s3k_async.spark.source_commit import volume_to_write
 from s3k_async.spark.source_files import write_plan
@@ -82,6 +83,8 @@ def register(
     need_no_secrets(settings)
     SourceOptions.of(options or {})
     found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
+    if isinstance(found, SparkVolume):
+        refuse_delegation(found.executors)
     shipped = SourceSettings(
         session=spark_settings(spark).without_secrets(),
         volume=found,
@@ -141,7 +144,9 @@ class S3kDataSource(DataSource):
 
     def _asked(self) -> tuple[SourceOptions, SparkVolume]:
         options = self.session.asked(self.options)
-        return options, self.session.volume_of(options)
+        volume = self.session.volume_of(options)
+        refuse_delegation(volume.executors)
+        return options, volume
 
 
 class TaskSplits(InputPartition):

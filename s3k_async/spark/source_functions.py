@@ -31,7 +31,7 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
-from s3k_async.spark.settings import SparkVolume, spark_settings
+from s3k_async.spark.settings import SparkVolume, spark_settings, with_credentials
 from s3k_async.spark.source_commit import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, task_number, write_plan, written_files
 from s3k_async.spark.source_filters import ColumnFilter
@@ -159,7 +159,8 @@ def _volume(
     context: str | None,
 ) -> SparkVolume:
     found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
-    return SourceSettings(spark_settings(spark), found, context).volume_of(options)
+    chosen = SourceSettings(spark_settings(spark), found, context).volume_of(options)
+    return with_credentials(spark, chosen)
 
 
 def _condition(column: str, name: str, value: Any) -> ColumnFilter:

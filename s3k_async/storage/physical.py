@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -16,10 +17,12 @@ from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_key
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload, get_into
+from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
     BlobNotFoundError,
+    ConfigError,
     CorruptDataError,
     DataMissingError,
     InvalidPathError,
@@ -44,6 +47,7 @@ from s3k_async.storage.extents import (
     physical_keys,
 )
 from s3k_async.storage.planned_upload import DigestTags, PlannedUpload
+from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.storage.upload import PhysicalWriter
 
@@ -94,6 +98,8 @@ class PhysicalStorage:
         self.tuning = tuning
         self._runtime = runtime
         self._scope = scope
+        self._rules = StorageRules.parse(tuning.storage_rules)
+        self._views: dict[StorageTerms, PhysicalStorage] = {}
         self._detection = ChangeDetection(
             tuning.change_detection, keeps_tags=not isinstance(blobs, TieredBlobs)
         )
@@ -102,6 +108,24 @@ class PhysicalStorage:
 
     def __repr__(self) -> str:
         return f"PhysicalStorage({self.blobs!r})"
+
+    def at(self, path: str) -> PhysicalStorage:
+        """The storage that stores the content of a new file at a path as the rules say. Raises
+        ConfigError in a volume with a hot location, which would lose class and tags."""
+        if not self._rules:
+            return self
+        if isinstance(self.blobs, TieredBlobs):
+            raise ConfigError(
+                "storage_rules cannot be used in a volume with a hot location, whose objects are "
+                "moved without them: write without the setting",
+                path=path,
+            )
+        terms = self._rules.at(path)
+        view = self._views.get(terms)
+        if view is None:
+            view = self._views[terms] = copy(self)
+            view.blobs = stored_by(self.blobs, terms)
+        return view
 
     async def put(self, object_id: str, data: Buffer) -> Content:
         """Store bytes under a fresh physical key, in parts above the multipart threshold.

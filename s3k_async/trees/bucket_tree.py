@@ -157,7 +157,8 @@ class BucketTree:
 
         async def upload(at: WriteTarget) -> Content:
             try:
-                return await volume.storage.copy_from(self._storage, content, at.object_id)
+                target = volume.storage.at(at.path)
+                return await target.copy_from(self._storage, content, at.object_id)
             except (CorruptDataError, DataMissingError) as error:
                 raise ConflictError(_CHANGED, path=content.physical) from error
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import UnsupportedError
+from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.volumes.connections import hot_location, log_location
 
 __all__ = ["ROLES", "Needs", "Role", "iam_policy", "needs_of"]
@@ -114,6 +115,7 @@ def iam_policy(
     ConfigError for a hot location that is none.
     """
     needs = _NEEDS[role]
+    has_tags = role != "gc" and StorageRules.parse(config.tuning.storage_rules).have_tags
     statements: list[dict[str, Any]] = []
     if table := config.table.iam_resource(partition, account):
         statements.append(_statement("Table", "dynamodb", needs.table, [table]))
@@ -126,6 +128,8 @@ def iam_policy(
             bucket = f"arn:{partition}:s3:::{objects[0]}"
             buckets.add(bucket)
             actions = needs.log if name == "Log" else needs.data
+            if name == "Data" and has_tags and "PutObject" in actions:
+                actions |= {"PutObjectTagging"}
             statements += _on_objects(name, actions, bucket, objects[1], needs)
             statements += _on_key(name, place)
     if not statements:

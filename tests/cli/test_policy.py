@@ -381,5 +381,19 @@ def test_what_a_volume_works_without(guarded: Guarded, action: str) -> None:
     assert action in {each.action for each in guarded.gate.denied}
 
 
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_tags_need_a_permission(guarded: Guarded) -> None:
+    tuning = replace(guarded.config.tuning, storage_rules="/d:team=web")
+    tagging = replace(guarded, config=replace(guarded.config, tuning=tuning))
+    write, policy = SCENES["write a new file"], tagging.policy("writer")
+    tagging.perform(write, policy)
+    assert tagging.lacking == []
+    assert "s3:PutObjectTagging" in tagging.used
+    with pytest.raises(PermissionDeniedError):
+        tagging.perform(write, guarded.policy("writer"))
+    assert {each.action for each in tagging.lacking} == {"s3:PutObjectTagging"}
+
+
 def test_every_action_of_a_writer_is_looked_at() -> None:
     assert actions_of(iam_policy(AT_AWS, "writer")) == {*DENIED, *NOT_NEEDED}

@@ -171,6 +171,8 @@ def s3_accesses(method: str, target: str, headers: Mapping[str, str], body: byte
         prefix = query.get("prefix", [None])[0]
         return [Access(f"s3:{_ON_BUCKETS[method, kind]}", on_bucket, prefix)]
     needed = [Access(f"s3:{_ON_OBJECTS[method, kind]}", on_object)]
+    if headers.get("x-amz-tagging"):
+        needed.append(Access("s3:PutObjectTagging", on_object))
     if source := headers.get("x-amz-copy-source"):
         needed.append(Access("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/')}"))
     return needed

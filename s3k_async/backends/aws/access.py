@@ -1,10 +1,13 @@
-"""Settings of one AWS service, and a type for secrets."""
+"""Settings of one AWS service."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
+
+from s3k_async.backends.aws.credential_source import CredentialSource
+from s3k_async.backends.aws.secret_text import Secret
 
 __all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "StorageClass", "without_user"]
 
@@ -23,35 +26,6 @@ StorageClass: TypeAlias = Literal[
 `x-amz-storage-class`."""
 
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
-
-
-class Secret:
-    """Text hidden from reprs, log lines and pickles. Unpickled, it is empty and is resolved
-    anew."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str = "") -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        """The text itself."""
-        return self._value
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other.reveal() == self._value
-
-    def __hash__(self) -> int:
-        return hash((Secret, self._value))
-
-    def __repr__(self) -> str:
-        return "Secret('***')" if self._value else "Secret('')"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Secret, ()
 
 
 def without_user(url: str | None) -> str | None:
@@ -106,6 +80,8 @@ class AwsConfig:
     """Of S3: the storage class of new objects; None: STANDARD."""
     requester_pays: bool = False
     """Of S3: whether the caller pays for requests and transfers, in a bucket of another account."""
+    delegated: CredentialSource | None = None
+    """Credentials that the driver of Spark delegates to its tasks, instead of those above."""
 
     @property
     def installation(self) -> str:

@@ -59,6 +59,12 @@ class Credentials:
         """Where the credentials come from, as botocore names it; empty without any."""
         return str(getattr(self._source, "method", ""))
 
+    @property
+    def expires_ms(self) -> int | None:
+        """When temporary credentials expire, ms since 1970; None if that is not known."""
+        found = getattr(self._source, "_expiry_time", None)
+        return None if found is None else int(found.timestamp() * 1000)
+
     def ready(self) -> Keys | None:
         """The keys, if they are valid now. Starts their renewal when it is due."""
         if self._keys is None:

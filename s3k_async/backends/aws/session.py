@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AwsClient", "Service", "Session"]
 
-Service: TypeAlias = Literal["cloudwatch", "dynamodb", "s3", "sns", "sqs"]
+Service: TypeAlias = Literal["cloudwatch", "dynamodb", "s3", "sns", "sqs", "sts"]
 
 _DEFAULT_REGION = "us-east-1"
 
@@ -90,6 +90,7 @@ class AwsClient:
             and mine.session_token == others.session_token
             and mine.role_arn == others.role_arn
             and mine.external_id == others.external_id
+            and mine.delegated == others.delegated
             and self.given is other.given
             and _partition(mine.region) == _partition(others.region)
         )
@@ -291,7 +292,11 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
         if os.environ.get(REGION_VARIABLE):
             core.set_config_variable("region", os.environ[REGION_VARIABLE])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
-        if config.role_arn is not None:
+        if config.delegated is not None:
+            from s3k_async.backends.aws.temporary_credentials import use_source
+
+            use_source(core, config.delegated)
+        elif config.role_arn is not None:
             use_role(core, config)
     elif config.role_arn is not None:
         raise ConfigError(

@@ -16,6 +16,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
     get_into,
 )
+from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.errors import PartialFailureError
 from s3k_async.storage_space import StorageSpace
 
@@ -36,6 +37,10 @@ class PrefixedBlobs:
 
     def __repr__(self) -> str:
         return f"PrefixedBlobs({self._store!r}, {self._prefix!r})"
+
+    def stored_by(self, terms: StorageTerms) -> PrefixedBlobs:
+        """As `StoresByTerms.stored_by`."""
+        return PrefixedBlobs(stored_by(self._store, terms), self._prefix)
 
     def uri(self, key: str) -> str:
         return self._store.uri(self._prefix + key)

@@ -27,6 +27,7 @@ from s3k_async.backends.ports.blobs import (
     get_into,
 )
 from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
+from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.backends.retrying.request_pipeline import (
     ONE_ATTEMPT,
@@ -89,6 +90,12 @@ class RetryingBlobs:
             return self
         view = copy(self)
         view.store = PrefixedBlobs(self.store, prefix)
+        return view
+
+    def stored_by(self, terms: StorageTerms) -> RetryingBlobs:
+        """As `StoresByTerms.stored_by`."""
+        view = copy(self)
+        view.store = stored_by(self.store, terms)
         return view
 
     def uri(self, key: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote_plus
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import quote, unquote_plus, urlencode
 
 import anyio
 
@@ -34,6 +35,7 @@ from s3k_async.backends.ports.blobs import (
     Unfinished,
 )
 from s3k_async.backends.ports.pagination import PageGuard, repeated
+from s3k_async.backends.ports.storage_terms import StorageTerms
 from s3k_async.backends.s3.s3_upload import S3Upload, request_body
 from s3k_async.errors import (
     BlobChangedError,
@@ -153,6 +155,9 @@ class S3Blobs:
         self.conditional_reads = conditional_reads
         self._prefix = prefix
         self._service = service
+        self._tags: str | None = None
+        """Of stored objects, as the value of `x-amz-tagging`; None: a copy has those of its
+        source."""
         self.aws = AwsClient("s3", service, session)
 
     def __repr__(self) -> str:
@@ -160,6 +165,15 @@ class S3Blobs:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return S3Blobs, (self.bucket, self._prefix, self._service)
+
+    def stored_by(self, terms: StorageTerms) -> Self:
+        """As `StoresByTerms.stored_by`."""
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        stored = terms.storage_class or self._service.storage_class
+        view._service = replace(self._service, storage_class=stored)
+        view._tags = urlencode(terms.tags, quote_via=quote)
+        return view
 
     @property
     def _root(self) -> str:
@@ -171,9 +185,10 @@ class S3Blobs:
         return client
 
     def _stored(self) -> Any:
-        """Encryption and storage class of stored objects. Raises ConfigError for an unsupported
-        method."""
-        return storage_parameters(self._service, self._root)
+        """Encryption, storage class and tags of stored objects. Raises ConfigError for an
+        unsupported method."""
+        tags = {"Tagging": self._tags} if self._tags else {}
+        return storage_parameters(self._service, self._root) | tags
 
     def full_key(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
@@ -369,6 +384,8 @@ class S3Blobs:
             "CopySource": {"Bucket": source_bucket, "Key": source_full},
             **self._stored(),
         }
+        if self._tags is not None:
+            request["TaggingDirective"] = "REPLACE"
         if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
         client = await self.client()

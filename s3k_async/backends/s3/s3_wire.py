@@ -135,6 +135,11 @@ class WireBlobs(S3Blobs):
     def __reduce__(self) -> tuple[Any, ...]:
         return WireBlobs, (self.bucket, self._prefix, self._service)
 
+    def _storage_headers(self) -> list[tuple[str, str]]:
+        """As `_stored`."""
+        tags = [("x-amz-tagging", self._tags)] if self._tags else []
+        return storage_headers(self._service, self._root) + tags
+
     @_else_by_reference
     async def _put_object(
         self, full: str, data: Buffer, if_absent: bool, if_match: str | None
@@ -144,7 +149,7 @@ class WireBlobs(S3Blobs):
             ("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))),
             *_asking(body),
         ]
-        headers += storage_headers(self._service, self._root)
+        headers += self._storage_headers()
         codes: Codes = {}
         if if_absent:
             headers.append(("If-None-Match", "*"))
@@ -257,7 +262,9 @@ class WireBlobs(S3Blobs):
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
         if if_match is not None and self.conditional_reads:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
-        headers += storage_headers(self._service, self._root)
+        if self._tags is not None:
+            headers.append(("x-amz-tagging-directive", "REPLACE"))
+        headers += self._storage_headers()
         answer = await self._send(
             "CopyObject",
             "PUT",

@@ -45,6 +45,8 @@ RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+STORAGE_RULES = "tests/storage/test_storage_rules.py"
+DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
 SPARK_RESTORE = "tests/spark/test_restoring_trees.py"
 RETENTION = "tests/layouts/test_retention.py"
@@ -1928,6 +1930,97 @@ DEFECTS: tuple[Defect, ...] = (
         "        if config.role_arn is None:\n            options |= {",
         "        if True:\n            options |= {",
         "tests/backends/aws/test_assumed_role.py::test_requests_have_the_credentials_of_the_role",
+    ),
+    Defect(
+        "delegation: long-lived keys for tasks",
+        "backends/aws/temporary_credentials.py",
+        "        if keys.token:\n",
+        "        if True:\n",
+        f"{DELEGATION}::test_tasks_use_a_session_of_the_driver",
+    ),
+    Defect(
+        "delegation: tasks assume the role",
+        "spark/delegated_credentials.py",
+        "            role_arn=None,\n",
+        "",
+        f"{DELEGATION}::test_a_role_is_assumed_by_the_driver_alone",
+    ),
+    Defect(
+        "delegation: expired credentials are used",
+        "spark/delegated_credentials.py",
+        "        if _has_expired(found):\n",
+        "        if False:\n",
+        f"{DELEGATION}::test_each_stage_has_credentials_that_are_valid",
+    ),
+    Defect(
+        "delegation: later stages get the first credentials",
+        "spark/delegated_credentials.py",
+        "        self.current()\n        return _receive",
+        "        return _receive",
+        f"{DELEGATION}::test_each_stage_has_credentials_that_are_valid",
+    ),
+    Defect(
+        "delegation: a failed renewal is an error",
+        "spark/delegated_credentials.py",
+        "if self._issued is None or _has_expired(self._issued):",
+        "if True:",
+        f"{DELEGATION}::test_renewal_that_fails_is_no_error_before_they_expire",
+    ),
+    Defect(
+        "delegation: the keys of another service go to AWS",
+        "backends/aws/temporary_credentials.py",
+        "        if config.endpoint is not None and config.sts_endpoint is None:\n",
+        "        if False:\n",
+        f"{DELEGATION}::test_what_cannot_be_delegated",
+    ),
+    Defect(
+        "storage rules: the wire sends no tags",
+        "backends/s3/s3_wire.py",
+        "return storage_headers(self._service, self._root) + tags",
+        "return storage_headers(self._service, self._root)",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: a copy keeps the tags of its source",
+        "backends/s3/s3_wire.py",
+        '            headers.append(("x-amz-tagging-directive", "REPLACE"))\n',
+        "            pass\n",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: the usual class where a rule has one",
+        "backends/s3/s3_blobs.py",
+        "terms.storage_class or self._service.storage_class",
+        "self._service.storage_class",
+        f"{STORAGE_RULES}::test_class_and_tags_of_what_a_store_stores",
+    ),
+    Defect(
+        "storage rules: only the directory of the file counts",
+        "storage/storage_rules.py",
+        "        while path != ROOT:\n",
+        "        if path != ROOT:\n",
+        f"{STORAGE_RULES}::test_the_rule_of_the_nearest_directory_applies",
+    ),
+    Defect(
+        "storage rules: parts of an upload are stored as usual",
+        "files/multipart.py",
+        "store(volume.storage.at(upload.path))",
+        "store(volume.storage)",
+        f"{STORAGE_RULES}::test_every_way_to_write_a_file",
+    ),
+    Defect(
+        "storage rules: changes in place are stored as usual",
+        "files/edits.py",
+        "uploads or _Uploads(volume.storage.at(path))",
+        "uploads or _Uploads(volume.storage)",
+        f"{STORAGE_RULES}::test_every_way_to_write_a_file",
+    ),
+    Defect(
+        "policies: no permission for tags",
+        "volumes/iam_policies.py",
+        '                actions |= {"PutObjectTagging"}\n',
+        "                pass\n",
+        f"{STORAGE_RULES}::test_the_policy_of_those_who_write_allows_tags",
     ),
     Defect(
         "tables: no backups although they were asked for",

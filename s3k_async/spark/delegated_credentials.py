@@ -1,0 +1,209 @@
+"""Temporary credentials of the driver for tasks, which a broadcast variable carries.
+
+A configuration for tasks refers to them. When Spark pickles it with the function of a stage, the
+pickle has the id of the broadcast variable, and the driver first renews credentials that have spent
+half of their lifetime: so each stage begins with fresh ones. A client that a worker process keeps
+open takes the newest ones that its tasks have received. Spark shows no content of broadcast
+variables, and encrypts it with `spark.io.encryption.enabled`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from pyspark.sql import SparkSession
+
+from s3k_async._core.runtime import SYSTEM
+from s3k_async._sync.loop_thread import current_bridge
+from s3k_async.backends.aws.credential_source import TemporaryCredentials
+from s3k_async.backends.location import Location
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from s3k_async.errors import ConfigError, CredentialsError, S3kError
+from s3k_async.settings import with_local_secrets
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast, SparkContext
+
+__all__ = ["DelegatedCredentials", "ReceivedCredentials", "delegating", "refuse_delegation"]
+
+_LOG = logging.getLogger(__name__)
+
+Place = TypeVar("Place", bound=Location)
+_Shipped: TypeAlias = tuple[str, str, str, int | None]
+"""The text of the secrets, and when they expire: the content of a broadcast variable."""
+
+_received: Final[dict[tuple[int, str], TemporaryCredentials]] = {}
+"""In tasks, the newest credentials by process id and identity."""
+
+
+class DelegatedCredentials:
+    """Temporary credentials, on the driver. Pickled for tasks, they are ReceivedCredentials."""
+
+    def __init__(self, context: SparkContext, config: AwsConfig) -> None:
+        self.identity = _identity(config)
+        self._context = context
+        self._config = config
+        self._lock = threading.Lock()
+        self._issued: TemporaryCredentials | None = None
+        self._broadcast: Broadcast[_Shipped] | None = None
+        self._renew_ms = 0.0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.identity!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DelegatedCredentials) and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return hash((DelegatedCredentials, self.identity))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.current()
+        return _receive, (self.identity, self._broadcast)
+
+    def current(self) -> TemporaryCredentials:
+        """As `CredentialSource.current`: renewed after half of their lifetime. A failed renewal is
+        an error only once they have expired."""
+        with self._lock:
+            if self._issued is None or SYSTEM.now_ms() >= self._renew_ms:
+                try:
+                    self._issue()
+                except S3kError as error:
+                    if self._issued is None or _has_expired(self._issued):
+                        raise
+                    _LOG.warning("the credentials for tasks cannot be renewed: %s", error)
+            assert self._issued is not None
+            return self._issued
+
+    def _issue(self) -> None:
+        from s3k_async.backends.aws.temporary_credentials import temporary_credentials
+
+        issued = current_bridge().run(lambda: temporary_credentials(self._config))
+        now, expires = SYSTEM.now_ms(), issued.expires_ms
+        secrets = issued.access_key_id, issued.secret_access_key, issued.session_token
+        key, secret, token = (each.reveal() for each in secrets)
+        self._broadcast = self._context.broadcast((key, secret, token, expires))
+        self._issued = issued
+        self._renew_ms = float("inf") if expires is None else (now + expires) / 2
+
+
+class ReceivedCredentials:
+    """Temporary credentials, in a task: the newest that this process has received."""
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.identity!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReceivedCredentials) and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return hash((ReceivedCredentials, self.identity))
+
+    def current(self) -> TemporaryCredentials:
+        """As `CredentialSource.current`."""
+        found = _received.get((os.getpid(), self.identity))
+        if found is None:
+            raise CredentialsError(
+                "this process has not received the credentials that the driver of Spark delegates: "
+                "use the volume in the tasks for which it was pickled"
+            )
+        if _has_expired(found):
+            assert found.expires_ms is not None
+            when = datetime.fromtimestamp(found.expires_ms / 1000, UTC)
+            raise CredentialsError(
+                "the credentials that the driver of Spark delegated have expired, at "
+                f"{when:%Y-%m-%d %H:%M:%S} UTC: each stage receives new ones, so use shorter "
+                "stages, a longer role_duration, or credentials of the executors"
+            )
+        return found
+
+
+def _receive(identity: str, broadcast: Broadcast[_Shipped]) -> ReceivedCredentials:
+    """In a task: keep the credentials, unless there are newer ones."""
+    key, secret, token, expires = broadcast.value
+    found = TemporaryCredentials(Secret(key), Secret(secret), Secret(token), expires)
+    place = os.getpid(), identity
+    known = _received.get(place)
+    if known is None or (known.expires_ms or 0) <= (expires or 0):
+        _received[place] = found
+    return ReceivedCredentials(identity)
+
+
+def delegating(spark: SparkSession, config: VolumeConfig) -> VolumeConfig:
+    """The configuration of tasks, with credentials of the driver if its settings say so. Raises
+    ConfigError, CredentialsError, and errors of AWS STS."""
+    if not config.tuning.delegate_credentials:
+        return config
+    sources: dict[str, DelegatedCredentials] = {}
+
+    def delegated(place: Place) -> Place:
+        service = place.service
+        if service is None or service.delegated or not _is_aws(place):
+            return place
+        source = DelegatedCredentials(spark.sparkContext, service)
+        source = sources.setdefault(source.identity, source)
+        source.current()
+        bare = replace(
+            service.without_secrets(),
+            endpoint=service.endpoint,
+            proxy=service.proxy,
+            profile=None,
+            role_arn=None,
+            external_id=None,
+            role_session_name=None,
+            role_duration=None,
+            web_identity_token_file=None,
+            sts_endpoint=None,
+            delegated=source,
+        )
+        return place.with_service(bare)
+
+    own = with_local_secrets(config)
+    return replace(
+        own,
+        table=delegated(own.table),
+        data=delegated(own.data),
+        log=None if own.log is None else delegated(own.log),
+    )
+
+
+def refuse_delegation(config: VolumeConfig) -> None:
+    """Raises ConfigError if tasks of the data source would need credentials of the driver."""
+    if config.tuning.delegate_credentials:
+        raise ConfigError(
+            "the data source does not delegate the driver's credentials: use read_parquet and "
+            "write_parquet of s3k_async.spark, or credentials of the executors without "
+            "delegate_credentials"
+        )
+
+
+def _identity(config: AwsConfig) -> str:
+    """Equal for settings with the same credentials; says nothing about them."""
+    parts = (
+        config.access_key_id.reveal(),
+        config.session_token.reveal(),
+        config.profile,
+        config.role_arn,
+        config.external_id,
+        config.web_identity_token_file,
+        config.endpoint,
+        config.sts_endpoint,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _is_aws(place: Location) -> bool:
+    return isinstance(place, DynamoTable | S3Bucket)
+
+
+def _has_expired(credentials: TemporaryCredentials) -> bool:
+    return credentials.expires_ms is not None and credentials.expires_ms <= SYSTEM.now_ms()
