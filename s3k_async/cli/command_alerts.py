@@ -6,7 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import click
+
 from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.reporting import warn
 from s3k_async.config import AlertSettings, VolumeConfig
 from s3k_async.errors import S3kError
 
@@ -58,7 +61,7 @@ class CommandAlerts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._source is None or isinstance(error, KeyboardInterrupt):
+        if self._source is None or not isinstance(error, Exception | None):
             return
         from s3k_async.alerts.finding_alerts import error_alerts
 
@@ -67,9 +70,9 @@ class CommandAlerts:
         try:
             self._send()
         except S3kError as failure:
-            if not isinstance(error, S3kError):
+            if error is None or isinstance(error, click.exceptions.Exit):
                 raise
-            error.add_note(f"alerts were not sent: {failure}")
+            warn(f"alerts were not sent: {failure}", as_json=self._invocation.json)
 
     def _send(self) -> None:
         import anyio

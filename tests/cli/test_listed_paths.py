@@ -119,7 +119,7 @@ def test_a_change_during_the_check_is_no_damage(
 
     async def main(paths: list[str]) -> VerifyReport:
         async with S3kClient(volume) as client:
-            changed = []
+            changed: list[str] = []
 
             async def racing(self: Scope, physical: str) -> BlobInfo | None:
                 if not changed:

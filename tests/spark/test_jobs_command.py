@@ -252,6 +252,7 @@ def test_fsck_is_that_of_one_machine(
     assert kinds(hook) == damage
 
 
+@pytest.mark.slow
 def test_a_restore_is_that_of_one_machine(
     spark: SparkSession, cli: Cli, directory: str, hook: Hook
 ) -> None:

@@ -78,8 +78,11 @@ def verify(
 
     invocation.run(work)
     found = list(checks.found.values())
-    failures = _printed(invocation, found)
-    failures += _alerted(invocation, found)
+    failures: list[tuple[str, Exception]] = []
+    try:
+        failures += _printed(invocation, found)
+    finally:  # also if the output was closed
+        failures += _alerted(invocation, found)
     _finish(found, failures)
 
 
