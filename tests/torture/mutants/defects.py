@@ -3430,6 +3430,20 @@ DEFECTS: tuple[Defect, ...] = (
         f"{ALERT_COMMANDS}::test_a_failure_to_delete_is_not_replaced_by_one_of_alerts",
     ),
     Defect(
+        "metrics: a repair is no event",
+        "integrity/repair.py",
+        'note_event(f"fsck.repaired.{task.finding.kind}")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_each_repair_is_an_event_of_its_kind",
+    ),
+    Defect(
+        "metrics: a resolved intent is no event",
+        "txn/intent_resolver.py",
+        'note_event("intent.applied" if published else "intent.removed")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_a_resolved_intent_is_an_event",
+    ),
+    Defect(
         "verify: a change during the check is damage",
         "bulk/path_verification.py",
         "await self._read_again(entry.path) if found else entry",
