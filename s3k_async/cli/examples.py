@@ -84,6 +84,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "fsck verify": ("s3k fsck ./vol", "s3k fsck verify --deep ./vol:/raw"),
     "fsck repair": ("s3k fsck repair ./vol --yes",),
     "fsck restore": ("s3k fsck restore ./lost",),
+    "verify": ("s3k verify /raw /logs", "s3k verify -f paths.txt --threads 32"),
     "gc": ("s3k gc ./vol", "s3k gc ./vol --yes"),
     "alerts drain": ('s3k alerts drain "sqs:$QUEUE"',),
     "alerts purge": ('s3k alerts purge "sqs:$QUEUE" --yes',),

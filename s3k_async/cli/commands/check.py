@@ -26,7 +26,16 @@ from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["fsck", "print_repair", "print_report", "repair", "verify"]
+__all__ = [
+    "finding_fields",
+    "finding_line",
+    "fsck",
+    "print_repair",
+    "print_report",
+    "problem_counts",
+    "repair",
+    "verify",
+]
 
 T = TypeVar("T")
 
@@ -138,7 +147,7 @@ def print_report(invocation: Invocation, report: VerifyReport) -> None:
         invocation.output.json(_document(report))
     else:
         for finding in report.problems:
-            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+            invocation.output.line(finding_line(finding))
         invocation.output.line(_summary(report))
     if not report.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
@@ -203,7 +212,7 @@ def print_repair(invocation: Invocation, report: RepairReport) -> None:
                 f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}"
             )
         for finding in remaining:
-            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+            invocation.output.line(finding_line(finding))
         invocation.output.line(_repair_summary(report, len(remaining)))
     if not report.left.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
@@ -247,6 +256,11 @@ def _run(
         check.show(invocation, report)
 
 
+def finding_line(finding: Finding) -> str:
+    """A finding as a line of output."""
+    return f"{finding.kind}: {_where(finding)}: {finding.detail}"
+
+
 def _where(finding: Finding) -> str:
     return finding.path or finding.key or finding.object_id
 
@@ -276,10 +290,10 @@ def _repair_document(report: RepairReport) -> dict[str, Any]:
             for (action, outcome), count in sorted(report.outcomes.items())
         ],
         "repairs": [
-            {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None}
+            {**finding_fields(each.finding), "outcome": each.outcome, "reason": each.reason or None}
             for each in report.repairs
         ],
-        "problems": [_finding(finding) for finding in report.left.problems],
+        "problems": [finding_fields(finding) for finding in report.left.problems],
     }
 
 
@@ -318,21 +332,27 @@ def _summary(report: VerifyReport) -> str:
         text += f"; noted: {', '.join(f'{report.kinds[kind]:,} {kind}' for kind in noted)}"
     if report.clean:
         return f"clean: {text}"
+    return f"{problem_counts(report)} in {text}"
+
+
+def problem_counts(report: VerifyReport) -> str:
+    """The number of problems of each kind, as the beginning of a summary."""
     kinds = {kind: count for kind, count in report.kinds.items() if kind in PROBLEMS}
     found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    return f"found {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
+    return f"found {plural(sum(kinds.values()), 'problem')} ({found})"
 
 
 def _document(report: VerifyReport) -> dict[str, Any]:
     return {
         "clean": report.clean,
         **_counts(report),
-        "problems": [_finding(finding) for finding in report.problems],
-        "notes": [_finding(finding) for finding in report.findings if not finding.is_problem],
+        "problems": [finding_fields(finding) for finding in report.problems],
+        "notes": [finding_fields(finding) for finding in report.findings if not finding.is_problem],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_fields(finding: Finding) -> dict[str, Any]:
+    """The JSON fields of a finding."""
     return {
         "kind": finding.kind,
         "detail": finding.detail,

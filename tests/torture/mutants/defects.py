@@ -94,6 +94,7 @@ MULTIPART = "tests/client/test_multipart.py"
 ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
+LISTED_PATHS = "tests/cli/test_listed_paths.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -3528,6 +3529,76 @@ DEFECTS: tuple[Defect, ...] = (
         "tuple(islice(paths, MOST_PATHS))",
         "tuple(paths)",
         f"{ALERTS}::test_ten_paths_are_sent",
+    ),
+    Defect(
+        "alerts: a path of any length is sent whole",
+        "alerts/alert.py",
+        "tuple(_clipped(path, _LONGEST_PATH) for path in paths)",
+        "paths",
+        f"{ALERTS}::test_a_message_is_shorter_than_the_services_accept",
+    ),
+    Defect(
+        "alerts: a message that is refused for good holds up others",
+        "alerts/aws_sinks.py",
+        "refused = refused or error",
+        "raise",
+        f"{ALERT_QUEUES}::test_a_message_that_is_refused_for_good_does_not_hold_up_others",
+    ),
+    Defect(
+        "alerts: accepted messages are sent again",
+        "alerts/aws_sinks.py",
+        "self._accepted |= {",
+        "_ = {",
+        f"{ALERT_QUEUES}::test_a_batch_that_was_refused_in_part_is_sent_again",
+    ),
+    Defect(
+        "alerts: an error of sending replaces that of the run",
+        "cli/command_alerts.py",
+        "if error is None or isinstance(error, click.exceptions.Exit):",
+        "if not isinstance(error, S3kError):",
+        f"{ALERT_COMMANDS}::test_a_failure_to_delete_is_not_replaced_by_one_of_alerts",
+    ),
+    Defect(
+        "metrics: a repair is no event",
+        "integrity/repair.py",
+        'note_event(f"fsck.repaired.{task.finding.kind}")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_each_repair_is_an_event_of_its_kind",
+    ),
+    Defect(
+        "metrics: a resolved intent is no event",
+        "txn/intent_resolver.py",
+        'note_event("intent.applied" if published else "intent.removed")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_a_resolved_intent_is_an_event",
+    ),
+    Defect(
+        "verify: a change during the check is damage",
+        "bulk/path_verification.py",
+        "await self._read_again(entry.path) if found else entry",
+        "entry",
+        f"{LISTED_PATHS}::test_a_change_during_the_check_is_no_damage",
+    ),
+    Defect(
+        "verify: the entity tag is not compared",
+        "bulk/path_verification.py",
+        "return bool(entry.etag) and any(",
+        "return False and any(",
+        f"{LISTED_PATHS}::test_each_kind_of_damage_is_a_finding_and_an_alert",
+    ),
+    Defect(
+        "verify: a volume that does not answer ends the check",
+        "cli/commands/listed_paths.py",
+        "            check.error = error\n",
+        "            check.error = error\n            raise\n",
+        f"{LISTED_PATHS}::test_a_volume_that_does_not_answer_does_not_end_the_check_of_another",
+    ),
+    Defect(
+        "alerts: a restore does not tell what it restored",
+        "alerts/finding_alerts.py",
+        "if report.written:",
+        "if report.written < 0:",
+        "tests/cli/test_restore.py::test_a_restore_sends_alerts",
     ),
     Defect(
         "alerts: a drained message stays in the queue",
