@@ -41,7 +41,7 @@ class CommandAlerts:
             from s3k_async.alerts.alert import AlertOrigin, AlertSource
 
             origin = AlertOrigin.here(job=settings.job, email=settings.email)
-            volume = self._config.name or self._config.table.label
+            volume = self._config.name or self._config.where
             self._source = AlertSource(self._operation, volume, origin)
         return self
 

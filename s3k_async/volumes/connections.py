@@ -15,6 +15,7 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
 from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor, TableStore
 from s3k_async.backends.registry import BLOBS
+from s3k_async.backends.retrying.prefixed_items import PrefixedItems
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import AwsConfig, BlobLocation, VolumeConfig
@@ -65,22 +66,35 @@ class VolumeConnections:
             self.observer = inherited if own is None else own.joined(inherited)
 
     def table(self) -> tuple[RetryingItems, TableStore]:
-        """The items and their table."""
+        """The items of the volume and their table. Raises ConfigError for an invalid prefix."""
+        store = self._whole_table()
+        if self.config.table_prefix:
+            store = PrefixedItems(store, self.config.table_prefix)
+        return self._retrying(store), store
+
+    def whole_table(self) -> tuple[RetryingItems, TableStore]:
+        """As `table`, with the items of all volumes of the table, under their keys in it."""
+        store = self._whole_table()
+        return self._retrying(store), store
+
+    def _whole_table(self) -> TableStore:
         location = self.config.table
         require_capabilities(location)
         store = location.open(self._opening("table"))
         if self.interceptor is not None:
             store = self.interceptor.items(store)
         self.stack.push_async_callback(store.close)
-        meter = Meter("table", self.counter)
+        return store
+
+    def _retrying(self, store: TableStore) -> RetryingItems:
         return RetryingItems(
             store,
             self.config.tuning.retry,
             self.runtime,
             self._limit("table"),
-            meter,
+            Meter("table", self.counter),
             self.observer,
-        ), store
+        )
 
     def blobs(self, location: BlobLocation, part: Part) -> RetryingBlobs:
         """The blobs at a location; `part` is `data` or `log`."""
