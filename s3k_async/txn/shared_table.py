@@ -81,6 +81,8 @@ async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> b
     Raises VolumeExistsError (the table has a volume without a prefix), NotAVolumeError (it has
     other items).
     """
+    empty = await is_empty(whole, table)
+    # Afterwards: a concurrent creator writes the record before any other item.
     item = await whole.get(RECORD_KEY)
     if is_shared(item):
         return True
@@ -89,9 +91,7 @@ async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> b
             "the table has a volume without a prefix, which cannot share it: give another table",
             path=where,
         )
-    if not await is_empty(whole, table) and not is_shared(await whole.get(RECORD_KEY)):
-        if await _has_catalog(whole):
-            return False  # the record of the table was lost
+    if not empty and not await _has_catalog(whole):  # else the record of the table was lost
         raise NotAVolumeError(
             "the table holds items of other software, or a volume without its record: give an "
             "empty table, or one whose volumes have prefixes",

@@ -18,9 +18,9 @@ from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.prefixed_items import PrefixedItems
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
-from s3k_async.config import AwsConfig, BlobLocation, VolumeConfig
+from s3k_async.config import AwsConfig, BlobLocation, TableLocation, VolumeConfig
 
-__all__ = ["VolumeConnections", "hot_location", "log_location"]
+__all__ = ["VolumeConnections", "hot_location", "log_location", "open_table"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,16 @@ def hot_location(config: VolumeConfig, hot: str) -> BlobLocation | None:
         return None
     kind = BLOBS.of_setting(hot)
     return kind.parse(kind.anchored(hot, config.table.home), config.data.service or AwsConfig())
+
+
+def open_table(
+    location: TableLocation, opening: OpenContext, interceptor: Interceptor | None
+) -> TableStore:
+    """The adapter of a table. Raises UnsupportedError for a backend without the capabilities that a
+    volume needs."""
+    require_capabilities(location)
+    store = location.open(opening)
+    return store if interceptor is None else interceptor.items(store)
 
 
 @dataclass(slots=True)
@@ -78,11 +88,7 @@ class VolumeConnections:
         return self._retrying(store), store
 
     def _whole_table(self) -> TableStore:
-        location = self.config.table
-        require_capabilities(location)
-        store = location.open(self._opening("table"))
-        if self.interceptor is not None:
-            store = self.interceptor.items(store)
+        store = open_table(self.config.table, self._opening("table"), self.interceptor)
         self.stack.push_async_callback(store.close)
         return store
 

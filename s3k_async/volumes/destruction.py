@@ -61,11 +61,11 @@ async def destroy_volume(
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
     volume open notice within seconds, and are waited for in a shared table alone. Without `force`
     only a volume without files, directories and multipart uploads is removed
-    (DirectoryNotEmptyError). Only the volume's own objects are deleted: bytes and log below its scope, in locations with the mark of the volume
-    and of its table; a bucket is kept. For a volume without a scope, the data objects that its
-    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError,
-    VolumeMismatchError, ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects
-    that could not be deleted.
+    (DirectoryNotEmptyError). Only the volume's own objects are deleted: bytes and log below its
+    scope, in locations with the mark of the volume and of its table; a bucket is kept. For a volume
+    without a scope, the data objects that its table or log references are deleted. Raises
+    VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
+    `s3k-1.0`, PartialFailureError for objects that could not be deleted.
     """
     where = config.where
     if config.kind == "s3k-1.0":

@@ -11,11 +11,13 @@ from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.retry import retry
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.location import OpenContext
+from s3k_async.backends.ports.interception import INTERCEPTOR
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import TableLocation, Tuning
 from s3k_async.errors import S3kError, VolumeNotFoundError
 from s3k_async.txn.shared_table import CatalogEntry, catalog
 from s3k_async.txn.volume_record import DESTROYING, LOCK, STATE, VolumeRecord, is_locked
+from s3k_async.volumes.connections import open_table
 
 __all__ = ["TableVolume", "VolumeState", "table_volumes"]
 
@@ -50,7 +52,7 @@ async def table_volumes(
     Raises VolumeNotFoundError (no table), and the service's errors.
     """
     async with AsyncExitStack() as stack:
-        store = location.open(OpenContext(session, runtime))
+        store = open_table(location, OpenContext(session, runtime), INTERCEPTOR.get())
         stack.push_async_callback(store.close)
         if not await retry(store.exists, tuning.retry.read, runtime):
             raise VolumeNotFoundError("the table does not exist", path=location.label)
