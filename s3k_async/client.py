@@ -1197,7 +1197,7 @@ def _observer_of(
 
 def volume_text(config: VolumeConfig) -> str:
     """The volume in messages: its name, or the location of its table if the name is unknown."""
-    return config.name or config.table.label
+    return config.name or config.where
 
 
 def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:

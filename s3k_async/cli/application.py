@@ -74,6 +74,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
+        "volumes": ("volumes", "List the volumes of a table."),
         "info": ("info", "Describe a volume: record, locations, settings and sizes."),
         "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),

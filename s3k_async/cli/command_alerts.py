@@ -42,7 +42,7 @@ class CommandAlerts:
             from s3k_async.alerts.alert import AlertOrigin, AlertSource
 
             origin = AlertOrigin.here(job=self._settings.job, email=self._settings.email)
-            volume = config.name or config.table.label
+            volume = config.name or config.where
             self._source = AlertSource(self._operation, volume, origin)
 
     def add(self, made: Callable[[AlertSource], list[Alert]]) -> None:

@@ -67,6 +67,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "object upload put": ('s3k object upload put ./vol "$ID" 2 report.csv',),
     # Volume commands
     "init": ("s3k init ./new", "s3k init s3k://lab --table sqlite:lab.db --data-location ./lab"),
+    "volumes": ("s3k volumes sqlite:vol/metadata.sqlite",),
     "info": ("s3k info ./vol --sizes",),
     "set-capacity": ("s3k set-capacity --read-units 100 --write-units 50 s3k://lab",),
     "destroy": ("s3k destroy ./other --yes --force",),

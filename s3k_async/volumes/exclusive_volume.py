@@ -72,10 +72,10 @@ async def exclusive_volume(
     try:
         if volume.read_only:
             raise UnsupportedError(
-                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
+                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.where
             )
         if not lock.alone:
-            await lock.take(volume.items, volume.record, config.table.label)
+            await lock.take(volume.items, volume.record, config.where)
         async with lock.held(volume.items):
             yield volume
     finally:

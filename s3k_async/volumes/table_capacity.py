@@ -30,7 +30,7 @@ async def set_capacity(
     where = config.table.label
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
-        _, table = connections.table()
+        _, table = connections.whole_table()
         if not isinstance(table, ProvisionedTable):
             raise UnsupportedError(
                 f"a table of {config.table.scheme} has no capacity units", path=where

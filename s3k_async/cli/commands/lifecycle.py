@@ -113,12 +113,12 @@ def init(
         )
     )
     written = _save(*saved) if saved is not None else None
-    text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"
+    text = f"volume {record.name}: table {config.where}, suffix count {record.suffix_count}"
     invocation.say(
         f"{text}; saved in {written}" if written else text,
         name=record.name,
         id=record.volume_id,
-        table=config.table.label,
+        table=config.where,
         data=record.data,
         log=record.log,
         log_mode=record.log_mode,
@@ -191,7 +191,7 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
 
     address = _volume(volume)
     config = invocation.resolve(address.volume)
-    where = config.table.label
+    where = config.where
     if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) permanently?"):
         raise click.UsageError("nothing was destroyed: confirm with --yes")
     try:
