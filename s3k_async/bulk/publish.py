@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from s3k_async.attributes import Attributes
@@ -87,48 +88,64 @@ async def publish_new(
     if attributes is not None:
         stored = checked_attributes(volume, path, attributes).to_json()
     race = ConflictBackoff(store)
-    content: Content | None = None
-    target: WriteTarget | None = None
-    uploaded_for, lease_ms = "", 0
+    data = _NewData(volume, upload, plan)
     try:
         while True:
-            if target is None:
-                target = await store.prepare(path)
+            target = await store.prepare(path)
             if target.current is not None and not overwrite:
                 raise PathExistsError("the file exists", path=path)
-            if content is not None and uploaded_for != target.object_id:
-                stale, content = content, None
-                await drop_unpublished(
-                    volume.storage, stale.physical, ConflictError("another object", path=path)
-                )
-            planned = None
-            if content is None:
-                planned = None if plan is None else plan(target)
-                content = await upload(target) if planned is None else planned.content
-                uploaded_for, lease_ms = target.object_id, target.lease_ms
+            publish = partial(
+                store.publish, overwrite=overwrite, mtime_ms=mtime_ms, attributes=stored
+            )
             try:
-                return await store.publish(
-                    replace(target, lease_ms=lease_ms),
-                    content,
-                    overwrite=overwrite,
-                    mtime_ms=mtime_ms,
-                    attributes=stored,
-                    upload=None if planned is None else planned.store,
-                )
+                return await data.publish(target, publish)
             except ConflictError as error:
-                target = None
                 await race.lost(error)
-            except BlobChangedError:
-                # Stored, with another tag than the one that was logged: publish that.
-                if planned is None or planned.stored is None:
-                    raise
-            finally:
-                if planned is not None:
-                    content = planned.stored
     except S3kError as error:
-        if content is not None:
-            await drop_unpublished(volume.storage, content.physical, error)
+        await data.drop(error)
         raise
+
+
+@dataclass(slots=True)
+class _NewData:
+    """The data of a file that is being published."""
+
+    volume: Volume
+    upload: Upload
+    plan: Plan | None
+    stored: Content | None = None
+    object_id: str = ""
+    lease_ms: int = 0
+
+    async def publish(self, target: WriteTarget, publish: Callable[..., Awaitable[Entry]]) -> Entry:
+        """Upload the data, unless it was uploaded for the same object id, and publish it."""
+        if self.object_id != target.object_id:
+            await self.drop(ConflictError("another object", path=target.path))
+        planned = None
+        if self.stored is None:
+            self.object_id, self.lease_ms = target.object_id, target.lease_ms
+            planned = None if self.plan is None else self.plan(target)
+            if planned is None:
+                self.stored = await self.upload(target)
+        leased = replace(target, lease_ms=self.lease_ms)
+        if planned is None:
+            return await publish(leased, self.stored)
+        try:
+            return await publish(leased, planned.content, upload=planned.store)
+        except BlobChangedError:
+            if planned.stored is None:
+                raise
+            # It has another tag than the one that was logged.
+            return await publish(leased, planned.stored)
+        finally:
+            self.stored = planned.stored
+
+    async def drop(self, reason: BaseException) -> None:
+        """Remove the data, if it is certainly unreferenced since publishing failed for
+        `reason`."""
+        stale, self.stored = self.stored, None
+        if stale is not None:
+            await drop_unpublished(self.volume.storage, stale.physical, reason)
 
 
 async def touch(volume: Volume, path: str) -> Entry:

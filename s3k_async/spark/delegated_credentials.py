@@ -23,7 +23,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.backends.aws.credential_source import TemporaryCredentials
 from s3k_async.backends.location import Location
-from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from s3k_async.config import AwsConfig, Secret, VolumeConfig
 from s3k_async.errors import ConfigError, CredentialsError, S3kError
 from s3k_async.settings import with_local_secrets
 
@@ -147,7 +147,7 @@ def delegating(spark: SparkSession, config: VolumeConfig) -> VolumeConfig:
 
     def delegated(place: Place) -> Place:
         service = place.service
-        if service is None or service.delegated or not _is_aws(place):
+        if service is None or service.delegated:
             return place
         source = DelegatedCredentials(spark.sparkContext, service)
         source = sources.setdefault(source.identity, source)
@@ -199,10 +199,6 @@ def _identity(config: AwsConfig) -> str:
         config.sts_endpoint,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _is_aws(place: Location) -> bool:
-    return isinstance(place, DynamoTable | S3Bucket)
 
 
 def _has_expired(credentials: TemporaryCredentials) -> bool:

@@ -3224,7 +3224,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "versions: undeletion by reference",
         "bulk/undeletion.py",
-        "return await volume.storage.copy_from(volume.storage, entry.content, at.object_id)",
+        "return await target.copy_from(volume.storage, entry.content, at.object_id)",
         "return entry.content",
         f"{VERSIONS}::test_two_undeletions_of_one_version_share_nothing",
     ),
