@@ -25,13 +25,20 @@ from s3k_async.errors import (
     ConfigError,
     InvalidPathError,
     NotAVolumeError,
+    PathExistsError,
     VolumeExistsError,
     VolumeFormatError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.integrity.repair import verify_volume
-from s3k_async.migrate import change_layout, dump_volume, enable_features, load_volume
+from s3k_async.migrate import (
+    change_layout,
+    dump_volume,
+    enable_features,
+    load_volume,
+    reshard_volume,
+)
 from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
 from s3k_async.testing import Died, FaultPlan, Moment
@@ -44,6 +51,7 @@ from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.restoration import restore_volume
 from s3k_async.volumes.table_volumes import TableVolume, table_volumes
+from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import FILES, fill
 from tests.support import FakeClock, fake_runtime
 from tests.test_ownership import collect, repair, reshard
@@ -278,6 +286,43 @@ async def test_a_lost_record_is_restored_from_the_catalog_and_the_other_way_roun
             assert [each.prefix for each in await listed(one)] == ["a.b"]
         assert await contents(one) == data
         assert [each.state for each in await listed(one)] == ["ready", "ready"]
+
+
+@volume_backends("embedded", "dynoxide+seaweedfs", slow=["redis", "rocksdb"])
+async def test_every_backend_of_tables_can_be_shared(new_volume: VolumeMaker) -> None:
+    one = replace(new_volume("data", suffix_count=4), table_prefix="a")
+    two = replace(one, data=new_volume.rooms.blobs(), layout="tree", table_prefix="b")
+    files = {"/a/1": b"one", "/a/deep/3": b"three", "/c/x:y ä": b"", "/top": b"top"}
+    for config in (one, two):
+        await init_volume(config)
+        async with S3kClient(config=config) as fs:
+            await fs.write_many(files.items())
+    before, data = await own_items(two), await contents(two)
+    assert {path: content for path, content in data.items() if content is not None} == files
+    async with S3kClient(config=one) as fs:
+        await fs.write("/a/1", b"changed")
+        await fs.rename("/a", "/renamed")
+        await fs.delete("/c", recursive=True)
+        assert await fs.read("/renamed/1") == b"changed"
+        assert await fs.read("/renamed/deep/3") == files["/a/deep/3"]
+        with pytest.raises(PathExistsError):
+            await fs.rename("/top", "/renamed/1")
+    await reshard_volume(replace(one, suffix_count=None), 3, runtime=HURRIED)
+    one = replace(one, suffix_count=3)
+    opened = await open_volume(one)
+    try:
+        assert (await verify_volume(opened, grace=-100.0)).problems == []
+    finally:
+        await opened.close()
+    with pytest.raises(VolumeMismatchError, match="table_prefix"):
+        await open_volume(replace(one, table_prefix=""))
+    assert [each.state for each in await listed(one)] == ["ready", "ready"]
+    await destroy_volume(one, force=True, runtime=HURRIED)
+    assert await own_items(one) == {}
+    assert (await own_items(two), await contents(two)) == (before, data)
+    assert [each.prefix for each in await listed(one)] == ["b"]
+    await destroy_volume(two, force=True, runtime=HURRIED)
+    assert [key for key in await table_items(two) if key != RECORD_KEY] == []
 
 
 # What may share a table
