@@ -41,7 +41,7 @@ from s3k_async.migrate import (
 )
 from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
-from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn import volume_record
 from s3k_async.txn.volume_lock import QUIET_SECONDS, VolumeLock
 from s3k_async.txn.volume_record import APPEARANCE, RECORD_KEY, TAG, VolumeRecord
@@ -404,6 +404,25 @@ async def test_of_concurrent_creations_of_both_kinds_one_wins() -> None:
         winner = prefixed if made[0] is results[0] else alone
         assert await contents(winner) == {}
         assert len(await listed(winner)) == 1
+
+
+@pytest.mark.parametrize("prefixes", [("a", ""), ("", "a")])
+async def test_a_volume_of_the_other_kind_that_is_created_meanwhile_is_kept(
+    prefixes: tuple[str, str],
+) -> None:
+    late, meanwhile = (volume(table := next(_tables), prefixes[0]), volume(table, prefixes[1]))
+    plan = FaultPlan()
+
+    async def gate(call: Call) -> None:
+        if call.method == "write":  # the first one to the table
+            plan.gate = None
+            await init_volume(meanwhile)
+
+    plan.gate = gate
+    with plan.injected(), pytest.raises(VolumeExistsError):
+        await init_volume(late)
+    assert await contents(meanwhile) == {}
+    assert [each.prefix for each in await listed(late)] == [prefixes[1]]
 
 
 async def test_two_volumes_have_no_location_in_common() -> None:

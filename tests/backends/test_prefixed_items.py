@@ -56,6 +56,8 @@ async def test_keys_in_the_table_begin_with_the_prefix(whole: MemoryItems) -> No
     assert [each async for page in scan_all(two) for each in page] == [
         item(partition, n=1) for partition in "pqr"
     ]
+    own = {str(each["path"]) async for page in scan_all(one) for each in page}
+    assert own == {"p", "r"}
     assert (await one.query("p")).items == [item("p", n=2)]
     assert (await one.query("")).items == []
 
