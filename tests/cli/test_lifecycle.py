@@ -212,6 +212,7 @@ def test_volumes_that_share_a_table(cli: Cli, places: list[str], tmp_path: Path)
         "ready",
         info["flags"],
     )
+    assert "==> s3k://raw/b <==" in cli.ok("head", "s3k://raw/a", "s3k://raw/b").out
     refused = cli.fails(11, "init", "s3k://other", *places)
     assert "s3k volumes" in refused.errors
     cli.fails(11, "init", "s3k://other", *places, "--table-prefix", "a/b")
