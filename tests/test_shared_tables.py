@@ -14,12 +14,14 @@ from typing import TypeAlias
 import anyio
 import pytest
 
-from s3k_async import S3kClient
+from s3k_async import S3kClient, S3kSyncClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.adapters.arrow import S3kHandler
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.backends.retrying.prefixed_items import CATALOG, check_table_prefix, shared_key
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.diagnosis.volume_diagnosis import diagnose
 from s3k_async.errors import (
     BusyError,
     ConfigError,
@@ -323,6 +325,30 @@ async def test_every_backend_of_tables_can_be_shared(new_volume: VolumeMaker) ->
     assert [each.prefix for each in await listed(one)] == ["b"]
     await destroy_volume(two, force=True, runtime=HURRIED)
     assert [key for key in await table_items(two) if key != RECORD_KEY] == []
+
+
+async def test_the_doctor_names_a_missing_or_wrong_prefix(
+    neighbours: tuple[VolumeConfig, VolumeConfig],
+) -> None:
+    one, _ = neighbours
+    assert (await diagnose(one)).of("failure") == []
+    for prefix, text, remedy in (
+        ("", "several volumes", "s3k volumes"),
+        ("c", "no volume with the prefix c", "s3k init"),
+    ):
+        diagnosis = await diagnose(replace(one, table_prefix=prefix))
+        failure = next(each for each in diagnosis.of("failure") if each.name == "record")
+        assert text in failure.found
+        assert remedy in failure.remedy
+
+
+async def test_filesystems_of_pyarrow_are_equal_if_the_prefixes_are(
+    neighbours: tuple[VolumeConfig, VolumeConfig],
+) -> None:
+    one, two = neighbours
+    first, again, other = (S3kHandler(S3kSyncClient(config=config)) for config in (one, one, two))
+    assert first == again
+    assert first != other
 
 
 # What may share a table
