@@ -174,3 +174,9 @@ class VolumeConfig:
     def where(self) -> str:
         """The table, and the volume's prefix in it, in messages."""
         return f"{self.table.label}/{self.table_prefix}" if self.table_prefix else self.table.label
+
+    @property
+    def path_prefix(self) -> str:
+        """Prefix of the volume's paths on the command line; empty for `s3k://NAME`, by which
+        volumes of a shared table are addressed."""
+        return "" if self.table_prefix else self.table.path_prefix

@@ -27,6 +27,8 @@ class Defect:
     """What must fail, as pytest takes it."""
 
 
+SHARED_TABLES = "tests/test_shared_tables.py"
+PREFIXED_ITEMS = "tests/backends/test_prefixed_items.py"
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
 PLANNED = "tests/client/test_planned_uploads.py"
@@ -3613,5 +3615,76 @@ DEFECTS: tuple[Defect, ...] = (
         'raise ConfigError(f"alerts: not an address: {_REMEDY}")',
         'raise ConfigError(f"alerts: not an address: {text}")',
         f"{ALERTS}::test_what_is_no_address_is_refused_and_not_quoted",
+    ),
+    Defect(
+        "shared tables: a scan returns the items of volumes whose prefix begins alike",
+        "backends/retrying/prefixed_items.py",
+        "str(item[PARTITION]).startswith(self._start)",
+        "str(item[PARTITION]).startswith(self._name)",
+        f"{PREFIXED_ITEMS}::test_keys_in_the_table_begin_with_the_prefix",
+    ),
+    Defect(
+        "shared tables: stored items in errors have the keys of the table",
+        "backends/retrying/prefixed_items.py",
+        "position: None if item is None else self._relative(item)",
+        "position: item",
+        f"{PREFIXED_ITEMS}::test_errors_name_relative_keys",
+    ),
+    Defect(
+        "shared tables: keys that were left out are requested below the prefix twice",
+        "backends/retrying/prefixed_items.py",
+        "left=[self._relative_key(key) for key in error.left]",
+        "left=error.left",
+        f"{PREFIXED_ITEMS}::test_what_the_service_left_out_is_requested_again",
+    ),
+    Defect(
+        "shared tables: partition keys may be too long with the prefix",
+        "backends/retrying/prefixed_items.py",
+        "and len(partition.encode()) > _MOST",
+        "and len(key.partition.encode()) > _MOST",
+        f"{SHARED_TABLES}::test_a_name_too_long_for_the_prefix_is_refused",
+    ),
+    Defect(
+        "shared tables: a shared table has no record of its own",
+        "volumes/creation.py",
+        "            if config.table_prefix:\n"
+        "                await share(*connections.whole_table(), where, runtime=runtime)\n",
+        "",
+        f"{SHARED_TABLES}::test_a_volume_without_a_prefix_shares_with_none",
+    ),
+    Defect(
+        "shared tables: a destroyed volume stays in the catalog",
+        "txn/shared_table.py",
+        "        last.append(Delete(listed, _EXISTS))\n",
+        "        pass\n",
+        f"{SHARED_TABLES}::test_destroy_leaves_the_neighbour_as_it_is",
+    ),
+    Defect(
+        "shared tables: the record of a shared table replaces that of a volume",
+        "txn/shared_table.py",
+        "await whole.write(Put(record, ABSENT))",
+        f"await whole.write(Put(record, {ANYTHING}))",
+        f"{SHARED_TABLES}::test_a_volume_of_the_other_kind_that_is_created_meanwhile_is_kept",
+    ),
+    Defect(
+        "shared tables: a table whose volume lost its record is shared",
+        "txn/shared_table.py",
+        "if item is not None or await _is_tagged(table):",
+        "if item is not None:",
+        f"{SHARED_TABLES}::test_a_table_of_other_software_is_refused",
+    ),
+    Defect(
+        "shared tables: all volumes of a table are one to the marks of locations",
+        "volumes/claims.py",
+        "    if own != others:\n        return False\n",
+        "",
+        f"{SHARED_TABLES}::test_two_volumes_have_no_location_in_common",
+    ),
+    Defect(
+        "shared tables: open clients are not waited for",
+        "volumes/destruction.py",
+        "await runtime.sleep(QUIET_SECONDS)",
+        "await runtime.sleep(0)",
+        f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
     ),
 )
