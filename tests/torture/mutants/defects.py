@@ -57,6 +57,7 @@ PLAN = "tests/cli/test_plan.py"
 TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
+LOCAL_FILES = "tests/client/test_local_files.py"
 STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
 DETECTION = "tests/client/test_change_detection.py"
 S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
@@ -1879,6 +1880,28 @@ DEFECTS: tuple[Defect, ...] = (
         "            given.append(REQUESTER_PAYS)\n",
         "            pass\n",
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
+    ),
+    Defect(
+        "upload: a file that failed and is not reported",
+        "client.py",
+        "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
+        "        return done.raise_for_failures(path=place)",
+        "        return await upload(self, source, place, overwrite=overwrite, progress=progress)",
+        f"{LOCAL_FILES}::test_a_failure_in_a_directory_does_not_affect_the_others",
+    ),
+    Defect(
+        "upload: an existing file that is replaced",
+        "client.py",
+        "await upload(self, source, place, overwrite=overwrite,",
+        "await upload(self, source, place, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "download: an existing local file that is replaced",
+        "client.py",
+        "await download(self, place, target, overwrite=overwrite,",
+        "await download(self, place, target, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
     ),
     Defect(
         "static access: the keys of the settings instead of the role",
