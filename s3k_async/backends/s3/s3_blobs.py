@@ -620,10 +620,8 @@ class S3Blobs:
         return True
 
     async def exists(self) -> bool:
-        client = await self.client()
         try:
-            with map_exceptions(self.bucket, codes=BY_HEAD):
-                await client.head_bucket(Bucket=self.bucket)
+            await self._head_bucket()
         except (AbsentError, VolumeNotFoundError):
             return False
         return True
@@ -684,11 +682,18 @@ class S3Blobs:
     async def abort_upload(self, upload: Unfinished) -> None:
         await self._resumed(self._prefix + upload.key, upload.id).abort()
 
-    async def now_ms(self) -> int:
+    async def _head_bucket(self) -> str:
+        """The time of the service, as in its header. Raises AbsentError, VolumeNotFoundError."""
         client = await self.client()
-        with map_exceptions(self.bucket):
+        with map_exceptions(self.bucket, codes=BY_HEAD):
             answer = await client.head_bucket(Bucket=self.bucket)
-            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+            return answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+
+    async def now_ms(self) -> int:
+        try:
+            date = await self._head_bucket()
+        except AbsentError as error:
+            raise VolumeNotFoundError("no such bucket", path=self.bucket) from error
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:

@@ -255,6 +255,11 @@ class WireBlobs(S3Blobs):
         return int(size), _etag(answer), _modified_ms(answer)
 
     @_else_by_reference
+    async def _head_bucket(self) -> str:
+        answer = await self._send("HeadBucket", "HEAD", "", path=self.bucket, codes=BY_HEAD)
+        return answer.headers.get("Date", "")
+
+    @_else_by_reference
     async def _copy_object(
         self, source_bucket: str, source_full: str, full: str, if_match: str | None
     ) -> str:

@@ -62,6 +62,8 @@ PLAN = "tests/cli/test_plan.py"
 TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
+LOCAL_FILES = "tests/client/test_local_files.py"
+STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
 DETECTION = "tests/client/test_change_detection.py"
 S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
@@ -1919,6 +1921,77 @@ DEFECTS: tuple[Defect, ...] = (
         "            given.append(REQUESTER_PAYS)\n",
         "            pass\n",
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
+    ),
+    Defect(
+        "upload: a file that failed and is not reported",
+        "client.py",
+        "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
+        "        return done.raise_for_failures(path=place)",
+        "        return await upload(self, source, place, overwrite=overwrite, progress=progress)",
+        f"{LOCAL_FILES}::test_a_failure_in_a_directory_does_not_affect_the_others",
+    ),
+    Defect(
+        "upload: an existing file that is replaced",
+        "client.py",
+        "await upload(self, source, place, overwrite=overwrite,",
+        "await upload(self, source, place, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "download: an existing local file that is replaced",
+        "client.py",
+        "await download(self, place, target, overwrite=overwrite,",
+        "await download(self, place, target, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "static access: the keys of the settings instead of the role",
+        "backends/aws/static_access.py",
+        "        or config.role_arn is not None\n",
+        "",
+        f"{STATIC_ACCESS}::test_settings_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a profile in a shared file that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(_exists(os.environ.get(name, usual)) for name, usual in _FILES)\n",
+        "",
+        f"{STATIC_ACCESS}::test_a_shared_file_is_left_to_botocore",
+    ),
+    Defect(
+        "static access: a variable for another endpoint that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(name.startswith(_OTHER_VARIABLES) for name in os.environ)\n",
+        "",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a proxy that is bypassed",
+        "backends/aws/static_access.py",
+        "or _is_proxied(endpoint):",
+        "or False:",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a region without its variable",
+        "backends/aws/static_access.py",
+        '(REGION_VARIABLE, "AWS_DEFAULT_REGION")',
+        '("AWS_DEFAULT_REGION", REGION_VARIABLE)',
+        f"{STATIC_ACCESS}::test_it_is_what_botocore_determines",
+    ),
+    Defect(
+        "static access: certificates that are not verified",
+        "backends/aws/pooled_http.py",
+        "    if authorities is False:",
+        "    if True:",
+        "tests/backends/aws/test_wire.py::test_tls",
+    ),
+    Defect(
+        "a volume that is opened through botocore",
+        "backends/s3/s3_wire.py",
+        "    @_else_by_reference\n    async def _head_bucket(",
+        "    @_else_by_reference\n    async def _head_bucket_unused(",
+        f"{STATIC_ACCESS}::test_a_volume_with_static_keys_needs_no_botocore",
     ),
     Defect(
         "roles: an external id that is not sent",
