@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from s3k_async import _native
+from s3k_async._core.capacity_limit import current_capacity_limit
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import dynamodb_refusal, map_exceptions
@@ -45,6 +46,7 @@ __all__ = ["WireItems"]
 
 T = TypeVar("T")
 
+_WITH_CAPACITY = b'{"ReturnConsumedCapacity":"TOTAL",'
 _ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
@@ -145,6 +147,9 @@ class WireItems(DynamoTableAdmin):
 
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
         """The answer to a request. Raises the error of a refusal."""
+        limit = current_capacity_limit()
+        if limit is not None:
+            body = _WITH_CAPACITY + body[1:]
         with map_exceptions(path, writing=writing):
             answer = await self._wire.dynamodb(target, body)
             check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
@@ -153,7 +158,19 @@ class WireItems(DynamoTableAdmin):
                 raise dynamodb_refusal(
                     answer.body, answer.status, path=path, decode=decode_item, host=answer.host
                 )
+        if limit is not None:
+            limit.deduct(target, _consumed(answer.body))
         return answer
+
+
+def _consumed(body: bytes) -> float:
+    """The consumed capacity units in an answer, of all tables; 0 if it has none."""
+    try:
+        found = json.loads(body).get("ConsumedCapacity", ())
+        tables = [found] if isinstance(found, dict) else found
+        return sum(float(each["CapacityUnits"]) for each in tables)
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return 0.0  # a damaged answer is an error where it is decoded
 
 
 def _start(cursor: str | None) -> Key | None:
