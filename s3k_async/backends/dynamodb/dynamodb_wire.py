@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from s3k_async import _native
+from s3k_async._core.capacity_limit import current_capacity_limit
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import Codes, dynamodb_refusal, map_exceptions
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _Members: TypeAlias = dict[str, Any]
 """A JSON object."""
 
+_WITH_CAPACITY = b'{"ReturnConsumedCapacity":"TOTAL",'
 _ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
@@ -155,12 +157,22 @@ class WireItems(DynamoTableAdmin):
         self, target: str, request: _Members, codes: Codes | None = None
     ) -> _Members:
         body = json.dumps(request).encode()
-        answer = await self._send(target, body, self._name, codes=codes)
+        answer = await self._ask(target, body, self._name, codes=codes)
         _check(answer, self._name)
         with map_exceptions(self._name):
             return dict(json.loads(answer.body))
 
-    async def _send(
+    async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
+        """The answer to a request for items, within the capacity limit. Raises the error of a
+        refusal."""
+        limit = current_capacity_limit()
+        if limit is None:
+            return await self._ask(target, body, path, writing=writing)
+        answer = await self._ask(target, _WITH_CAPACITY + body[1:], path, writing=writing)
+        limit.deduct(target, _consumed(answer.body))
+        return answer
+
+    async def _ask(
         self,
         target: str,
         body: bytes,
@@ -185,6 +197,16 @@ class WireItems(DynamoTableAdmin):
                     host=answer.host,
                 )
         return answer
+
+
+def _consumed(body: bytes) -> float:
+    """The consumed capacity units in an answer, of all tables; 0 if it has none."""
+    try:
+        found = json.loads(body).get("ConsumedCapacity", ())
+        tables = [found] if isinstance(found, dict) else found
+        return sum(float(each["CapacityUnits"]) for each in tables)
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return 0.0  # a damaged answer is an error where it is decoded
 
 
 def _start(cursor: str | None) -> Key | None:

@@ -98,6 +98,7 @@ MULTIPART = "tests/client/test_multipart.py"
 ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
+CAPACITY = "tests/backends/test_capacity_limit.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
@@ -3632,6 +3633,27 @@ DEFECTS: tuple[Defect, ...] = (
         "if error is None or isinstance(error, click.exceptions.Exit):",
         "if not isinstance(error, S3kError):",
         f"{ALERT_COMMANDS}::test_a_failure_to_delete_is_not_replaced_by_one_of_alerts",
+    ),
+    Defect(
+        "capacity: what a request consumed is not deducted",
+        "_core/capacity_limit.py",
+        "self._pace(operation).deduct(units - 1)",
+        "self._pace(operation).deduct(0)",
+        f"{CAPACITY}::test_requests_wait_for_the_units_that_others_consumed",
+    ),
+    Defect(
+        "capacity: the renewal of a lease waits for units",
+        "backends/retrying/request_pipeline.py",
+        ' != "table" or _AT_ONCE.get():',
+        ' != "table":',
+        f"{CAPACITY}::test_a_renewal_of_a_lease_does_not_wait",
+    ),
+    Defect(
+        "capacity: a table that reports no units is not refused",
+        "volumes/table_capacity.py",
+        "if not limit.is_reported:",
+        "if False:",
+        f"{CAPACITY}::test_a_table_without_units_is_refused_by_name",
     ),
     Defect(
         "metrics: a repair is no event",
