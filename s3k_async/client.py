@@ -1129,6 +1129,54 @@ class S3kClient:
             progress=progress,
         )
 
+    @counted_call
+    async def upload(
+        self,
+        source: str | os.PathLike[str],
+        target: Path,
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Upload a local file to `target`, or the files and directories in a local directory to the
+        directory `target`, empty directories included.
+
+        Missing parents are created. Each file is published atomically, independently of the others.
+        Links to files are followed. Raises PathNotFoundError (no such local file),
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
+        PartialFailureError, after all other files were uploaded, also for links to directories and
+        special files.
+        """
+        from s3k_async.bulk.transfer import upload
+
+        place = self._path(target)
+        done = await upload(self, source, place, overwrite=overwrite, progress=progress)
+        return done.raise_for_failures(path=place)
+
+    @counted_call
+    async def download(
+        self,
+        source: Path,
+        target: str | os.PathLike[str],
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Download a file to the local path `target`, or the files and directories in a directory
+        to the local directory `target`, empty directories included.
+
+        Missing parents are created. Each file appears locally complete and verified, or not at all;
+        files that a local directory has besides are kept. Raises PathNotFoundError,
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError,
+        UnsupportedError (the local path is a device, a pipe or a socket), NoSpaceError, and for a
+        directory PartialFailureError, after all other files were downloaded.
+        """
+        from s3k_async.bulk.transfer import download
+
+        place = self._path(source)
+        done = await download(self, place, target, overwrite=overwrite, progress=progress)
+        return done.raise_for_failures(path=place)
+
     # Internal
 
     def _values(
@@ -1197,7 +1245,7 @@ def _observer_of(
 
 def volume_text(config: VolumeConfig) -> str:
     """The volume in messages: its name, or the location of its table if the name is unknown."""
-    return config.name or config.table.label
+    return config.name or config.where
 
 
 def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:

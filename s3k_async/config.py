@@ -166,5 +166,19 @@ class VolumeConfig:
     """The retention of the trash of a new volume, seconds, by default one day; then that in the
     record when the volume was opened. None in layout `path`, which has no trash."""
     log_mode: LogMode | None = None
+    table_prefix: str = ""
+    """Prefix of the volume's keys in a table that it shares with other volumes; empty in a table of
+    its own."""
     tuning: Tuning = field(default_factory=Tuning)
     alerts: AlertSettings = field(default_factory=AlertSettings)
+
+    @property
+    def where(self) -> str:
+        """The table, and the volume's prefix in it, in messages."""
+        return f"{self.table.label}/{self.table_prefix}" if self.table_prefix else self.table.label
+
+    @property
+    def path_prefix(self) -> str:
+        """Prefix of the volume's paths on the command line; empty for `s3k://NAME`, by which
+        volumes of a shared table are addressed."""
+        return "" if self.table_prefix else self.table.path_prefix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, overload
@@ -783,4 +784,46 @@ class S3kSyncClient(BlockingClient):
             lambda fs, other: fs.copy_to(
                 other, source, target, overwrite=overwrite, recursive=recursive, progress=progress
             ),
+        )
+
+    def upload(
+        self,
+        source: str | os.PathLike[str],
+        target: Path,
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Upload a local file to `target`, or the files and directories in a local directory to the
+        directory `target`, empty directories included.
+
+        Missing parents are created. Each file is published atomically, independently of the others.
+        Links to files are followed. Raises PathNotFoundError (no such local file),
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
+        PartialFailureError, after all other files were uploaded, also for links to directories and
+        special files.
+        """
+        return self._call(
+            lambda fs: fs.upload(source, target, overwrite=overwrite, progress=progress)
+        )
+
+    def download(
+        self,
+        source: Path,
+        target: str | os.PathLike[str],
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Download a file to the local path `target`, or the files and directories in a directory
+        to the local directory `target`, empty directories included.
+
+        Missing parents are created. Each file appears locally complete and verified, or not at all;
+        files that a local directory has besides are kept. Raises PathNotFoundError,
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError,
+        UnsupportedError (the local path is a device, a pipe or a socket), NoSpaceError, and for a
+        directory PartialFailureError, after all other files were downloaded.
+        """
+        return self._call(
+            lambda fs: fs.download(source, target, overwrite=overwrite, progress=progress)
         )

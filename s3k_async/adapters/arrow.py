@@ -112,7 +112,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if not isinstance(other, S3kHandler):
             return NotImplemented
         mine, yours = self.client.name, other.client.name
-        # An embedded volume has no name before it is opened, and its table has no other volume.
+        # An embedded volume has no name before it is opened, and its table has no other volume
+        # with its prefix.
         return _table(self.client) == _table(other.client) and (
             mine == yours or not (mine and yours)
         )
@@ -345,12 +346,13 @@ def _info(path: str, status: FileStatus | None) -> FileInfo:
     return FileInfo(path, kind, size=size, mtime_ns=status.mtime_ms * NS_OF_MS or None)
 
 
-def _table(client: S3kSyncClient) -> TableLocation:
-    """Identity of the volume's table, without settings that may differ between clients."""
-    table = client.config.table
+def _table(client: S3kSyncClient) -> tuple[TableLocation, str]:
+    """Identity of the volume's table, without settings that may differ between clients, and the
+    prefix of the volume in it."""
+    table, prefix = client.config.table, client.config.table_prefix
     service = table.service
     if service is None:
-        return table
+        return table, prefix
     return table.with_service(
         AwsConfig(region=service.region, endpoint=service.endpoint, profile=service.profile)
-    )
+    ), prefix

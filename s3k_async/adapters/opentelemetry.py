@@ -100,7 +100,7 @@ class OpenTelemetryMetrics:
             "s3k.client.request.io", "By", "Content in requests and answers"
         )
         self._events = meter.create_counter(
-            "s3k.client.events", "{event}", "Events of the operation log and of transactions"
+            "s3k.client.events", "{event}", "Events of the log, of transactions and of repairs"
         )
 
     def verb_started(self, verb: VerbCall) -> object:

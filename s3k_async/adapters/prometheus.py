@@ -98,7 +98,7 @@ def _families(totals: TotalsSnapshot) -> Iterator[Metric]:
     )
     yield _counter(
         "s3k_events",
-        "Events of the operation log and of transactions",
+        "Events of the log, of transactions and of repairs",
         ("volume", "event"),
         totals.events.items(),
     )

@@ -30,7 +30,14 @@ MOST_PATHS: Final = 10
 FRAMES: Final = 15
 """Stack frames in a message."""
 _LONGEST: Final = 500
-"""Characters of a detail."""
+"""Characters of a detail, and of each value of the environment."""
+_LONGEST_PATH: Final = 1000
+"""Characters of a path. Each is at most 12 bytes of JSON in ASCII, so that a message has less than
+200 KiB: SQS and SNS accept 256."""
+
+
+def _clipped(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,13 @@ class AlertOrigin:
         the variables that Hadoop Streaming and Genie set."""
         return cls(
             hostname=socket.gethostname(),
-            username=_user(),
-            job_id=job or environ.get("mapreduce_job_id", ""),
-            task_id=environ.get("mapreduce_task_id", ""),
-            attempt_id=environ.get("mapreduce_task_attempt_id", ""),
-            genie_id=environ.get("GENIE_JOB_ID", ""),
-            input_file=environ.get("mapreduce_map_input_file", ""),
-            email=email,
+            username=_clipped(_user()),
+            job_id=_clipped(job or environ.get("mapreduce_job_id", "")),
+            task_id=_clipped(environ.get("mapreduce_task_id", "")),
+            attempt_id=_clipped(environ.get("mapreduce_task_attempt_id", "")),
+            genie_id=_clipped(environ.get("GENIE_JOB_ID", "")),
+            input_file=_clipped(environ.get("mapreduce_map_input_file", "")),
+            email=_clipped(email),
         )
 
 
@@ -175,11 +182,11 @@ class AlertSource:
             kind,
             finding,
             self.operation,
-            self.volume,
+            _clipped(self.volume),
             count,
-            paths,
+            tuple(_clipped(path, _LONGEST_PATH) for path in paths),
             self.runtime.now_ms(),
             self.origin,
-            detail[:_LONGEST],
+            _clipped(detail),
             frames,
         )

@@ -16,7 +16,7 @@ from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.error_mapping import map_exceptions, service_error
 from s3k_async.backends.aws.session import AwsClient, Service
 from s3k_async.config import AwsConfig
-from s3k_async.errors import ServiceError
+from s3k_async.errors import S3kError, ServiceError
 
 __all__ = ["CloudWatchSink", "SnsSink", "SqsSink", "alert_client", "batches"]
 
@@ -52,6 +52,7 @@ class SqsSink:
     def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:
         self._address = address
         self._client = alert_client("sqs", address, aws)
+        self._delivery = _Delivery(address)
 
     async def send(self, alerts: Sequence[Alert]) -> None:
         """As `AlertSink.send`."""
@@ -68,7 +69,7 @@ class SqsSink:
             ]
             return await client.send_message_batch(QueueUrl=self._address.target, Entries=bodies)
 
-        await _send_batches(self._address, alerts, one)
+        await self._delivery.send(alerts, one)
 
     async def close(self) -> None:
         """As `AlertSink.close`."""
@@ -82,6 +83,7 @@ class SnsSink:
     def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:
         self._address = address
         self._client = alert_client("sns", address, aws)
+        self._delivery = _Delivery(address)
 
     async def send(self, alerts: Sequence[Alert]) -> None:
         """As `AlertSink.send`."""
@@ -101,7 +103,7 @@ class SnsSink:
                 TopicArn=self._address.target, PublishBatchRequestEntries=bodies
             )
 
-        await _send_batches(self._address, alerts, one)
+        await self._delivery.send(alerts, one)
 
     async def close(self) -> None:
         """As `AlertSink.close`."""
@@ -125,7 +127,7 @@ class CloudWatchSink:
         metrics = [
             {
                 "MetricName": kind,
-                "Dimensions": [{"Name": "Volume", "Value": volume}],
+                "Dimensions": [{"Name": "Volume", "Value": _dimension(volume)}],
                 "Timestamp": alerts[0].time_ms / 1000,
                 "Value": count,
                 "Unit": "Count",
@@ -148,6 +150,12 @@ class CloudWatchSink:
         await self._client.close()
 
 
+def _dimension(volume: str) -> str:
+    """The value of a dimension: printable ASCII, not empty, and not beginning with a colon."""
+    text = "".join(each if " " <= each <= "~" else "?" for each in volume)
+    return text.lstrip(": ") or "?"
+
+
 def batches(texts: Sequence[str]) -> Iterator[range]:
     """The indexes of the ASCII texts in each batch."""
     start = size = 0
@@ -160,17 +168,34 @@ def batches(texts: Sequence[str]) -> Iterator[range]:
         yield range(start, len(texts))
 
 
-async def _send_batches(
-    address: SinkAddress,
-    alerts: Sequence[Alert],
-    send: Callable[[Sequence[_Message]], Awaitable[Any]],
-) -> None:
-    texts = [alert.json() for alert in alerts]
-    for batch in batches(texts):
-        messages = [_Message(str(index), alerts[index].kind, texts[index]) for index in batch]
-        with map_exceptions(str(address), writing=True):
-            answer = await send(messages)
-        _need_all(address, {each.id for each in messages}, answer)
+class _Delivery:
+    """Delivery of alerts in batches. A repeated call leaves out the messages that were accepted."""
+
+    def __init__(self, address: SinkAddress) -> None:
+        self._address = address
+        self._accepted: set[str] = set()
+
+    async def send(
+        self,
+        alerts: Sequence[Alert],
+        request: Callable[[Sequence[_Message]], Awaitable[Mapping[str, Any]]],
+    ) -> None:
+        """Send all batches, and raise the first refusal of a message afterwards: one that the
+        service refuses for good must not hold up the others."""
+        left = [(each.kind, text) for each in alerts if (text := each.json()) not in self._accepted]
+        refused: S3kError | None = None
+        for batch in batches([text for _, text in left]):
+            messages = [_Message(str(index), *left[index]) for index in batch]
+            with map_exceptions(str(self._address), writing=True):
+                answer = await request(messages)
+            accepted = {each["Id"] for each in answer.get("Successful", ())}
+            self._accepted |= {each.text for each in messages if each.id in accepted}
+            try:
+                _need_all(self._address, {each.id for each in messages}, answer)
+            except S3kError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
 
 def _need_all(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ async def send_alerts(settings: AlertSettings, alerts: Sequence[Alert]) -> None:
         except S3kError as error:
             failures[address] = error
 
-    addresses = parse_sinks(settings.sinks.reveal())
+    addresses = list(dict.fromkeys(parse_sinks(settings.sinks.reveal())))
     await run_all(one, addresses, limit=_AT_ONCE)
     raised: S3kError | None = None
     for address in addresses:
@@ -62,6 +62,8 @@ async def _send(address: SinkAddress, settings: AlertSettings, alerts: Sequence[
     try:
         with anyio.fail_after(settings.deadline):
             await retry(lambda: sink.send(alerts), _RETRIES, SYSTEM)
+    except S3kError:  # of which some are a TimeoutError
+        raise
     except TimeoutError as error:
         raise RequestTimeoutError(
             f"alerts could not be sent within {settings.deadline:g} s (alerts_deadline)",

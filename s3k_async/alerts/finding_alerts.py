@@ -12,9 +12,17 @@ from s3k_async.integrity.facts import PROBLEMS, Finding
 from s3k_async.integrity.gc_mark import Marked, ObjectCount
 from s3k_async.integrity.gc_sweep import Swept
 from s3k_async.integrity.repair import RepairReport
+from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
+from s3k_async.integrity.restore_rules import PROBLEMS as RESTORE_PROBLEMS
 from s3k_async.integrity.verify import VerifyReport
 
-__all__ = ["collection_alerts", "error_alerts", "repair_alerts", "verify_alerts"]
+__all__ = [
+    "collection_alerts",
+    "error_alerts",
+    "repair_alerts",
+    "restore_alerts",
+    "verify_alerts",
+]
 
 _MISSING: Final = frozenset(
     {"data_missing", "entry_missing", "log_missing", "missing_parent", "unreachable_entry"}
@@ -83,6 +91,26 @@ def collection_alerts(
         if reason in deleted and deleted[reason].objects
     ]
     return alerts + ([] if swept is None else list(_failed(source, swept.failures)))
+
+
+def restore_alerts(source: AlertSource, report: RestoreReport) -> list[Alert]:
+    """Alerts about a restore: entries that the table lacks, `missing`, or `repaired` if they were
+    restored, and the outcomes of each rule that needs a manual decision."""
+    alerts = []
+    if report.written:
+        alerts.append(source.alert("repaired", "entry_missing", report.written))
+    elif report.restored and not report.run:
+        alerts.append(source.alert("missing", "entry_missing", report.restored))
+    listed: dict[str, list[RestoreOutcome]] = defaultdict(list)
+    for outcome in report.problems:
+        listed[outcome.rule].append(outcome)
+    for rule in sorted(RESTORE_PROBLEMS):
+        if count := report.counts[rule]:
+            some = listed[rule]
+            kind: AlertKind = "missing" if rule == "bytes_missing" else "conflict"
+            paths = (each.path or each.object_id for each in some)
+            alerts.append(source.alert(kind, rule, count, paths, some[0].detail if some else ""))
+    return alerts
 
 
 def _failed(source: AlertSource, failures: Iterable[tuple[str, Exception]]) -> Iterator[Alert]:

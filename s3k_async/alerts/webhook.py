@@ -19,7 +19,8 @@ from s3k_async.config import AwsConfig
 
 __all__ = ["Webhook"]
 
-_ANSWER: Final = Bounds(most=64 * 1024)
+_ANSWER: Final = Bounds(most=4 * 1024 * 1024)
+"""A longer answer is an error, after which the alerts are sent again."""
 _KEEPALIVE: Final = 12.0
 
 

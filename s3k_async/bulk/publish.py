@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.entry_attributes import checked_attributes
 from s3k_async.errors import (
+    BlobChangedError,
     ConflictError,
     PathExistsError,
     S3kError,
@@ -20,6 +22,7 @@ from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.planned_upload import PlannedUpload
 from s3k_async.volumes.volume import Volume
 
 __all__ = [
@@ -37,6 +40,8 @@ ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
 """Uploads the data for a target, under its object id."""
+Plan: TypeAlias = Callable[[WriteTarget], PlannedUpload | None]
+"""The upload of the data for a target, if its content is known before."""
 
 
 async def write(
@@ -53,6 +58,7 @@ async def write(
         volume,
         path,
         lambda target: volume.storage.at(path).put(target.object_id, view),
+        lambda target: volume.storage.at(path).planned(target.object_id, view),
         overwrite=overwrite,
         attributes=attributes,
     )
@@ -62,13 +68,15 @@ async def publish_new(
     volume: Volume,
     path: str,
     upload: Upload,
+    plan: Plan | None = None,
     *,
     overwrite: bool,
     attributes: Attributes | None = None,
     mtime_ms: int | None = None,
 ) -> Entry:
     """Upload and publish a file; the last writer wins. `attributes`: those of the file; None: a
-    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now.
+    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now. With
+    `plan`, the data is uploaded while the operation is being logged, if its content is known.
 
     After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
     object id is used again, within the lease of the upload. Raises PathExistsError (not
@@ -80,35 +88,64 @@ async def publish_new(
     if attributes is not None:
         stored = checked_attributes(volume, path, attributes).to_json()
     race = ConflictBackoff(store)
-    content: Content | None = None
-    uploaded_for, lease_ms = "", 0
+    data = _NewData(volume, upload, plan)
     try:
         while True:
             target = await store.prepare(path)
             if target.current is not None and not overwrite:
                 raise PathExistsError("the file exists", path=path)
-            if content is not None and uploaded_for != target.object_id:
-                stale, content = content, None
-                await drop_unpublished(
-                    volume.storage, stale.physical, ConflictError("another object", path=path)
-                )
-            if content is None:
-                content = await upload(target)
-                uploaded_for, lease_ms = target.object_id, target.lease_ms
+            publish = partial(
+                store.publish, overwrite=overwrite, mtime_ms=mtime_ms, attributes=stored
+            )
             try:
-                return await store.publish(
-                    replace(target, lease_ms=lease_ms),
-                    content,
-                    overwrite=overwrite,
-                    mtime_ms=mtime_ms,
-                    attributes=stored,
-                )
+                return await data.publish(target, publish)
             except ConflictError as error:
                 await race.lost(error)
     except S3kError as error:
-        if content is not None:
-            await drop_unpublished(volume.storage, content.physical, error)
+        await data.drop(error)
         raise
+
+
+@dataclass(slots=True)
+class _NewData:
+    """The data of a file that is being published."""
+
+    volume: Volume
+    upload: Upload
+    plan: Plan | None
+    stored: Content | None = None
+    object_id: str = ""
+    lease_ms: int = 0
+
+    async def publish(self, target: WriteTarget, publish: Callable[..., Awaitable[Entry]]) -> Entry:
+        """Upload the data, unless it was uploaded for the same object id, and publish it."""
+        if self.object_id != target.object_id:
+            await self.drop(ConflictError("another object", path=target.path))
+        planned = None
+        if self.stored is None:
+            self.object_id, self.lease_ms = target.object_id, target.lease_ms
+            planned = None if self.plan is None else self.plan(target)
+            if planned is None:
+                self.stored = await self.upload(target)
+        leased = replace(target, lease_ms=self.lease_ms)
+        if planned is None:
+            return await publish(leased, self.stored)
+        try:
+            return await publish(leased, planned.content, upload=planned.store)
+        except BlobChangedError:
+            if planned.stored is None:
+                raise
+            # It has another tag than the one that was logged.
+            return await publish(leased, planned.stored)
+        finally:
+            self.stored = planned.stored
+
+    async def drop(self, reason: BaseException) -> None:
+        """Remove the data, if it is certainly unreferenced since publishing failed for
+        `reason`."""
+        stale, self.stored = self.stored, None
+        if stale is not None:
+            await drop_unpublished(self.volume.storage, stale.physical, reason)
 
 
 async def touch(volume: Volume, path: str) -> Entry:

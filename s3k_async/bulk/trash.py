@@ -131,7 +131,7 @@ class Trash:
         the next run reclaims it. None in a volume of layout `path`, which has no trash.
         """
         volume = self._volume()
-        return await read_trash_retention(volume.items, volume.record, volume.config.table.label)
+        return await read_trash_retention(volume.items, volume.record, volume.config.where)
 
     @call
     async def set_retention(self, seconds: int) -> int:
@@ -145,7 +145,7 @@ class Trash:
         volume = self._volume()
         volume.store.require_writable(ROOT)
         volume.store.access.require_owner(ROOT_ENTRY, "change the retention of the trash")
-        where = volume.config.table.label
+        where = volume.config.where
         return await change_trash_retention(
             volume.items, volume.record, seconds, where, runtime=volume.store.runtime
         )

@@ -19,6 +19,7 @@ from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
+from s3k_async.cli.termination import Termination
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -73,6 +74,7 @@ _SECTIONS: Final = {
     },
     "Volume commands": {
         "init": ("lifecycle", "Create a volume."),
+        "volumes": ("volumes", "List the volumes of a table."),
         "info": ("info", "Describe a volume: record, locations, settings and sizes."),
         "set-capacity": ("capacity", "Set the capacity of the table of a volume."),
         "destroy": ("lifecycle", "Delete a volume and all of its data."),
@@ -88,6 +90,7 @@ _SECTIONS: Final = {
     "Maintenance commands": {
         "doctor": ("doctor", "Diagnose problems with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
+        "verify": ("listed_paths", "Check that the files of a list have their data."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "alerts": ("alerts", "Read or empty a queue of alerts of fsck and gc."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),
@@ -219,7 +222,7 @@ s3k = _Commands(
 """The root of the commands."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], termination: Termination) -> int:
     """Run one command; returns its exit code. Errors are reported on standard error."""
     if "_S3K_COMPLETE" in os.environ:
         from s3k_async.cli.shell_completion import respond
@@ -239,7 +242,10 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         try:
             return report(
-                error, as_json=invocation.json, debug=invocation.debug, command=invocation.command
+                termination.cause(error),
+                as_json=invocation.json,
+                debug=invocation.debug,
+                command=invocation.command,
             )
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import click
+
 from s3k_async.cli.invocation import Invocation
-from s3k_async.config import VolumeConfig
+from s3k_async.cli.reporting import warn
+from s3k_async.config import AlertSettings, VolumeConfig
 from s3k_async.errors import S3kError
 
 if TYPE_CHECKING:
@@ -23,12 +26,24 @@ class CommandAlerts:
     is raised as the settings demand, but never replaces that of the run.
     """
 
-    def __init__(self, invocation: Invocation, config: VolumeConfig, operation: str) -> None:
+    def __init__(self, invocation: Invocation, config: VolumeConfig | None, operation: str) -> None:
+        """`config`: None if it is only known later, and passed to `start`."""
         self._invocation = invocation
         self._config = config
         self._operation = operation
+        self._settings = AlertSettings()
         self._alerts: list[Alert] = []
         self._source: AlertSource | None = None
+
+    def start(self, config: VolumeConfig) -> None:
+        """Take the sinks and the name of the volume from its configuration."""
+        self._settings = config.alerts
+        if self._settings.sinks:
+            from s3k_async.alerts.alert import AlertOrigin, AlertSource
+
+            origin = AlertOrigin.here(job=self._settings.job, email=self._settings.email)
+            volume = config.name or config.where
+            self._source = AlertSource(self._operation, volume, origin)
 
     def add(self, made: Callable[[AlertSource], list[Alert]]) -> None:
         """Add alerts, which are only made if there are sinks."""
@@ -36,13 +51,8 @@ class CommandAlerts:
             self._alerts += made(self._source)
 
     def __enter__(self) -> Self:
-        settings = self._config.alerts
-        if settings.sinks:
-            from s3k_async.alerts.alert import AlertOrigin, AlertSource
-
-            origin = AlertOrigin.here(job=settings.job, email=settings.email)
-            volume = self._config.name or self._config.table.label
-            self._source = AlertSource(self._operation, volume, origin)
+        if self._config is not None:
+            self.start(self._config)
         return self
 
     def __exit__(
@@ -51,7 +61,7 @@ class CommandAlerts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._source is None or isinstance(error, KeyboardInterrupt):
+        if self._source is None or not isinstance(error, Exception | None):
             return
         from s3k_async.alerts.finding_alerts import error_alerts
 
@@ -60,9 +70,9 @@ class CommandAlerts:
         try:
             self._send()
         except S3kError as failure:
-            if not isinstance(error, S3kError):
+            if error is None or isinstance(error, click.exceptions.Exit):
                 raise
-            error.add_note(f"alerts were not sent: {failure}")
+            warn(f"alerts were not sent: {failure}", as_json=self._invocation.json)
 
     def _send(self) -> None:
         import anyio
@@ -72,4 +82,4 @@ class CommandAlerts:
         from s3k_async.cli.verb_records import shown
 
         with shown(LOGGER, as_json=self._invocation.json):
-            anyio.run(send_alerts, self._config.alerts, self._alerts)
+            anyio.run(send_alerts, self._settings, self._alerts)

@@ -67,6 +67,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "object upload put": ('s3k object upload put ./vol "$ID" 2 report.csv',),
     # Volume commands
     "init": ("s3k init ./new", "s3k init s3k://lab --table sqlite:lab.db --data-location ./lab"),
+    "volumes": ("s3k volumes sqlite:vol/metadata.sqlite",),
     "info": ("s3k info ./vol --sizes",),
     "set-capacity": ("s3k set-capacity --read-units 100 --write-units 50 s3k://lab",),
     "destroy": ("s3k destroy ./other --yes --force",),
@@ -84,6 +85,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "fsck verify": ("s3k fsck ./vol", "s3k fsck verify --deep ./vol:/raw"),
     "fsck repair": ("s3k fsck repair ./vol --yes",),
     "fsck restore": ("s3k fsck restore ./lost",),
+    "verify": ("s3k verify /raw /logs", "s3k verify -f paths.txt --threads 32"),
     "gc": ("s3k gc ./vol", "s3k gc ./vol --yes"),
     "alerts drain": ('s3k alerts drain "sqs:$QUEUE"',),
     "alerts purge": ('s3k alerts purge "sqs:$QUEUE" --yes',),

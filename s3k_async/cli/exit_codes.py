@@ -30,6 +30,7 @@ class ExitCode(IntEnum):
     NO_SPACE = 12
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = (

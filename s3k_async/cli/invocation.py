@@ -134,7 +134,7 @@ class Clients:
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
-        self._open: dict[TableLocation, S3kClient] = {}
+        self._open: dict[tuple[TableLocation, str], S3kClient] = {}
         self._stack = AsyncExitStack()
         self._shows_verbs = False
 
@@ -157,12 +157,11 @@ class Clients:
         from s3k_async.client import S3kClient
 
         config = self._resolve(address)
-        if config.table not in self._open:
+        place = config.table, config.table_prefix
+        if place not in self._open:
             self._show_verbs(config)
-            self._open[config.table] = await self._stack.enter_async_context(
-                S3kClient(config=config)
-            )
-        return self._open[config.table]
+            self._open[place] = await self._stack.enter_async_context(S3kClient(config=config))
+        return self._open[place]
 
     async def bucket(self, location: BlobLocation, prefix: str) -> BucketTree:
         """A tree of the objects in a bucket, or in a directory. Raises ConfigError."""

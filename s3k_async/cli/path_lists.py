@@ -4,7 +4,7 @@ chunks.
 A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
 JSON: a text or an object with `path` for a path, a list of two texts or an object with `source` and
 `target` for a pair. Or all paths are terminated by NUL, in pairs too. There are no comments and no
-empty lines. A list may be larger than memory.
+empty lines, except where a command allows them. A list may be larger than memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class PathList:
     """A validated list."""
 
     volume: Address | None
-    """An address of the volume of all records; None for an empty list."""
+    """The first address, of the volume of all records unless there are several; None for an empty
+    list."""
     count: int
     """Number of records."""
     _reader: _Reader
@@ -62,15 +63,31 @@ class PathList:
         ):
             yield chunk
 
+    async def chunks_by_volume(self) -> AsyncGenerator[tuple[str | None, list[str]], None]:
+        """Volumes as in addresses, and the normalised paths of them in a chunk. Raises as
+        `chunks`."""
+        records = self._reader.records()
+        while chunk := await to_thread.run_sync(lambda: list(islice(records, CHUNK))):
+            found: dict[str | None, list[str]] = {}
+            for paths, addresses in chunk:
+                for path, address in zip(paths, addresses, strict=True):
+                    found.setdefault(address.volume, []).append(path)
+            for volume, some in found.items():
+                yield volume, some
+
 
 @asynccontextmanager
-async def open_list(file: str, fields: Literal[1, 2], *, null: bool) -> AsyncIterator[PathList]:
-    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError with the first invalid
+async def open_list(
+    file: str, fields: Literal[1, 2], *, null: bool, annotated: bool = False
+) -> AsyncIterator[PathList]:
+    """A list of paths (1 field) or pairs (2). `annotated`: lines may be empty or begin with `#`,
+    and the paths may be of several volumes. Raises InvalidArgumentError with the first invalid
     line, and the errors of local files. A stream is kept in a temporary file, since it cannot be
     read twice."""
     stream = await _opened(file)
     try:
-        reader = _Reader(stream, "standard input" if file == STANDARD_INPUT else file, fields, null)
+        name = "standard input" if file == STANDARD_INPUT else file
+        reader = _Reader(stream, name, fields, null, annotated)
         volume, count = await to_thread.run_sync(reader.check)
         yield PathList(volume, count, reader)
     finally:
@@ -113,11 +130,14 @@ async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
 class _Reader:
     """Reader of a list's records, any number of times."""
 
-    def __init__(self, stream: BinaryIO, name: str, fields: Literal[1, 2], null: bool) -> None:
+    def __init__(
+        self, stream: BinaryIO, name: str, fields: Literal[1, 2], null: bool, annotated: bool
+    ) -> None:
         self._stream = stream
         self._name = name
         self._fields = fields
         self._null = null
+        self._annotated = annotated
 
     def check(self) -> tuple[Address | None, int]:
         """Read the whole list; returns an address of its volume and the number of records."""
@@ -127,7 +147,7 @@ class _Reader:
             count += 1
             first = first or addresses[0]
             for address in addresses:
-                if address.volume != first.volume:
+                if address.volume != first.volume and not self._annotated:
                     raise self._wrong(count, f"{address} is of another volume than {first}")
         return first, count
 
@@ -135,6 +155,8 @@ class _Reader:
         """Paths, and their addresses as given."""
         is_json: bool | None = False if self._null else None
         for number, raw in enumerate(self._raw(), start=1):
+            if self._annotated and not self._null and _is_note(raw[0]):
+                continue
             if is_json is None:
                 is_json = raw[0].startswith(_JSON)
             texts = self._from_json(raw[0], number) if is_json else self._texts(raw, number)
@@ -219,3 +241,8 @@ class _Reader:
     def _wrong(self, number: int, reason: str) -> InvalidArgumentError:
         what = "record" if self._null else "line"
         return InvalidArgumentError(f"{what} {number:,}: {reason}", path=self._name)
+
+
+def _is_note(line: bytes) -> bool:
+    """Whether a line is empty or a comment."""
+    return not line.strip() or line.startswith(b"#")

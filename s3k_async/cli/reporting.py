@@ -13,6 +13,7 @@ import click
 from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 from s3k_async.cli.output import one_line, safe_text
 from s3k_async.cli.remedies import remedy_for
+from s3k_async.cli.termination import TerminatedError
 from s3k_async.errors import PartialFailureError, S3kError
 
 __all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report", "warn"]
@@ -73,6 +74,8 @@ def warn(text: str, *, as_json: bool) -> None:
 def _code(error: BaseException) -> ExitCode:
     if isinstance(error, FailedOperandsError):
         return error.exit_code
+    if isinstance(error, TerminatedError):
+        return ExitCode.TERMINATED
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     if isinstance(error, click.UsageError | UnicodeEncodeError):
@@ -100,7 +103,7 @@ def _with_path(path: str, error: Exception, command: str | None) -> str:
 
 def _message(error: BaseException, command: str | None = None) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
+        return "terminated" if isinstance(error, TerminatedError) else "interrupted"
     if isinstance(error, click.UsageError):
         return _usage(error)
     if isinstance(error, click.ClickException):
@@ -156,7 +159,7 @@ def _name(error: BaseException) -> str:
     if isinstance(error, FailedOperandsError):
         return PartialFailureError.code
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
+        return "terminated" if isinstance(error, TerminatedError) else "interrupted"
     if isinstance(error, click.UsageError | UnicodeEncodeError):
         return "usage"
     return error.code if isinstance(error, S3kError) else S3kError.code

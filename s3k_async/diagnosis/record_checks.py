@@ -23,6 +23,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
     VolumeFormatError,
+    VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.txn.volume_record import (
@@ -56,7 +57,7 @@ class _Record:
 
     @property
     def _where(self) -> str:
-        return self.parts.config.table.label
+        return self.parts.config.where
 
     async def check_item(self) -> CheckResult:
         if self.parts.table.blocked:
@@ -91,9 +92,15 @@ class _Record:
             )
         if self.parts.config.kind != "native":
             return skipped("a volume of S3-FileSystem 1.0 has no record")
-        if await is_empty(self.parts.table.items):
+        if await is_empty(self.parts.table.items, self.parts.table.store):
             self.parts.table.blocked = "it holds no volume"
-            error: S3kError = VolumeNotFoundError("the table is empty", path=self._where)
+            prefix = self.parts.config.table_prefix
+            empty = (
+                f"the table has no volume with the prefix {prefix}"
+                if prefix
+                else "the table is empty"
+            )
+            error: S3kError = VolumeNotFoundError(empty, path=self._where)
             return failed(error, "s3k init makes a volume in it")
         self.parts.table.blocked = "it holds no volume"
         error = NotAVolumeError("the table holds items but no volume record", path=self._where)
@@ -154,6 +161,8 @@ def record_checks(parts: VolumeParts) -> Iterator[HealthCheck]:
 def _remedy(error: S3kError) -> str:
     if isinstance(error, VolumeFormatError):
         return _NEWER
+    if isinstance(error, VolumeMismatchError):
+        return "give the prefix of the volume in the table: s3k volumes lists them"
     return "restore the item s3k:volume / record from a backup, or remove it: the tag restores it"
 
 

@@ -90,7 +90,7 @@ async def summarize(
         found = await gather(one, places.values(), limit=len(places))
     return VolumeSummary(
         volume.record,
-        volume.config.table.label,
+        volume.config.where,
         description,
         backups,
         dict(zip(places, found, strict=True)),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async import errors
+from s3k_async._core.active_calls import note_event
 from s3k_async._core.concurrency import gather
 from s3k_async.integrity.audit import AuditRecord, AuditTrail
 from s3k_async.integrity.collector import Collector
@@ -184,7 +185,8 @@ async def verify_volume(
     stores' errors.
     """
     scope = scope_of(volume, grace=grace, path=path, deep=deep)
-    return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
+    with volume.calls.running("fsck.verify", path):
+        return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
 
 
 async def repair_volume(
@@ -218,6 +220,21 @@ async def repair_volume(
     scope = scope_of(volume, grace=grace, path=path, deep=deep)
     audit = None if dry_run else AuditTrail(volume.log_blobs, scope.runtime.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
+    with volume.calls.running("fsck.repair", path):
+        await _repair(volume, scope, report, audit, directory, held, progress or (lambda _: None))
+    return report
+
+
+async def _repair(
+    volume: FsckVolume,
+    scope: Scope,
+    report: RepairReport,
+    audit: AuditTrail | None,
+    directory: str | None,
+    held: int,
+    tell: Tell,
+) -> None:
+    """Rounds of repairs, until one finds nothing that it can repair."""
     raced = False
     while report.rounds < ROUNDS:
         report.rounds += 1
@@ -226,7 +243,6 @@ async def repair_volume(
         try:
             if collector.decided >= shuffle.count:
                 continue  # finished by an interrupted run
-            tell = progress or (lambda _: None)
             await collector.scan(tell)
             this = RepairRound(
                 collector, Repairer(volume, collector.scope, collector.tail), audit, report
@@ -237,7 +253,6 @@ async def repair_volume(
         if not this.done and (raced or not this.lost):
             break
         raced = not this.done
-    return report
 
 
 class RepairRound:
@@ -411,6 +426,7 @@ class RepairRound:
             if task.finding.action == "finish_change":
                 self._collector.unfinished.add(task.finding.key)
             return RepairOutcome(task.finding, "failed", str(error))
+        note_event(f"fsck.repaired.{task.finding.kind}")
         return RepairOutcome(task.finding, "done")
 
 

@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from s3k_async._core.active_calls import Calls
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import (
     ABSENT,
@@ -112,6 +113,8 @@ class FsckVolume(Protocol):
     def record(self) -> VolumeRecord: ...
     @property
     def read_only(self) -> bool: ...
+    @property
+    def calls(self) -> Calls: ...
 
 
 class LeftError(S3kError):

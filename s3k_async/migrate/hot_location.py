@@ -43,7 +43,7 @@ async def add_hot_location(
     """
     opened = await open_volume(config, runtime=runtime, session=session, locked=True)
     try:
-        record, where = opened.record, config.table.label
+        record, where = opened.record, config.where
         if opened.read_only:
             raise ReadOnlyVolumeError("the volume is read-only", path=record.name)
         if not record.scope:

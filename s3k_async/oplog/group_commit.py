@@ -60,7 +60,7 @@ GROUPED_CALLS: Final = 256
 GROUPED_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of a group's operations, as of other segments: readers refuse objects of twice that
 size. Only long paths reach it before the number of calls."""
-ENOUGH_CALLS: Final = 10
+ENOUGH_CALLS: Final = 16
 """Calls that are written although another group is being written: so many that a call's share of
 the two objects of a group is small."""
 WRITES: Final = 4

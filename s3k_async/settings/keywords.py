@@ -32,6 +32,9 @@ class Settings(TypedDict, total=False):
     table: str | None
     """DynamoDB table, or sqlite:PATH, or memory://NAME."""
 
+    table_prefix: str | None
+    """Prefix of the volume in a table that it shares with other volumes."""
+
     bucket: str | None
     """S3 bucket of the data."""
 

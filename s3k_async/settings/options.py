@@ -96,6 +96,12 @@ _VOLUME: Final = (
         "Directory of an embedded volume: metadata.sqlite, data/ and oplog/.",
     ),
     Option("table", "text", "volume", "DynamoDB table, or sqlite:PATH, or memory://NAME."),
+    Option(
+        "table_prefix",
+        "text",
+        "volume",
+        "Prefix of the volume in a table that it shares with other volumes.",
+    ),
     Option("bucket", "text", "volume", "S3 bucket of the data."),
     Option("prefix", "text", "volume", "Prefix of the data in its bucket."),
     Option(

@@ -24,6 +24,7 @@ from s3k_async.alerts.sink_address import parse_sinks
 from s3k_async.backends.aws.access import BY_CUSTOMER_KEY
 from s3k_async.backends.aws.encryption import is_customer_key
 from s3k_async.backends.registry import BLOBS, TABLES
+from s3k_async.backends.retrying.prefixed_items import check_table_prefix
 from s3k_async.backends.s3 import s3_prefix
 from s3k_async.backends.url_parts import TABLE_FILE
 from s3k_async.config import (
@@ -56,7 +57,14 @@ from s3k_async.settings.locations import (
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 from s3k_async.storage.storage_rules import StorageRules
 
-__all__ = ["local_alerts", "local_service", "local_services", "local_tuning", "resolve"]
+__all__ = [
+    "local_alerts",
+    "local_service",
+    "local_services",
+    "local_table",
+    "local_tuning",
+    "resolve",
+]
 
 Values = dict[str, Setting]
 
@@ -173,6 +181,20 @@ def local_service(
     return _aws(_local_values(volume, config, options), "data")
 
 
+def local_table(
+    table: str,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    **options: object,
+) -> TableLocation:
+    """The location of a table, written as the option `table`, with the service settings of tables
+    that `local_tuning` reads. Raises ConfigError."""
+    kind = TABLES.of_setting(table)
+    return kind.parse(
+        kind.anchored(table, None), _aws(_local_values(None, config, options), "table")
+    )
+
+
 def local_alerts(
     volume: str | os.PathLike[str] | None = None,
     *,
@@ -284,6 +306,7 @@ def _displaced() -> dict[str, tuple[str, ...]]:
     table = {
         "directory": (
             "table",
+            "table_prefix",
             "bucket",
             "prefix",
             "data_location",
@@ -381,6 +404,7 @@ def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
         hash=cast("HashName | None", values.get("hash")),
         layout=cast("LayoutName | None", values.get("layout")),
         log_mode=cast("LogMode | None", values.get("log_mode")),
+        table_prefix=_table_prefix(values),
         tuning=_tuning(values),
         alerts=_alerts(values),
     )
@@ -394,6 +418,11 @@ def _table(values: Values, directory: str | None) -> TableLocation:
         return TABLES.location(str(values["table"]), _aws(values, "table"))
     assert directory is not None
     return SqliteFile(os.path.join(directory, TABLE_FILE))
+
+
+def _table_prefix(values: Values) -> str:
+    prefix = str(values.get("table_prefix", ""))
+    return check_table_prefix(prefix) if prefix else ""
 
 
 def _data(values: Values, directory: str | None) -> BlobLocation:

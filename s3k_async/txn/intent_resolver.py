@@ -199,6 +199,7 @@ class IntentResolver:
             await self._reader.items.write(self._resolution(entry, published=published))
         except (ConditionFailedError, OutcomeUnknownError):
             return False
+        note_event("intent.applied" if published else "intent.removed")
         return True
 
     def _resolution(self, entry: Entry, *, published: bool) -> Put | Update | Delete:

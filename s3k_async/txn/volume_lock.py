@@ -180,6 +180,10 @@ class VolumeLock:
             with anyio.CancelScope(shield=True):
                 await self._give_up(items, finished=finished)
 
+    async def abandon(self, items: RetryingItems) -> None:
+        """Release the lock, if it was acquired, before `held` is entered."""
+        await self._give_up(items, finished=False)
+
     async def change(
         self, items: RetryingItems, fields: dict[str, Value], gone: tuple[str, ...] = ()
     ) -> None:

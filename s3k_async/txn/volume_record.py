@@ -36,6 +36,7 @@ from s3k_async.backends.ports.items import (
     Value,
 )
 from s3k_async.backends.ports.pagination import scan_all
+from s3k_async.backends.retrying.prefixed_items import PrefixedItems
 from s3k_async.config import BlobLocation, LogMode, TableLocation
 from s3k_async.errors import (
     BusyError,
@@ -77,6 +78,8 @@ __all__ = [
     "ROOT_OWNER",
     "SCOPE",
     "SCOPED",
+    "SHARED",
+    "SHARED_FORMAT",
     "STATE",
     "TAG",
     "TIERS",
@@ -148,6 +151,11 @@ SCOPE: Final = "s3k-"
 """Prefix of scopes. S3-FileSystem 1.0 lists, and deletes, only keys that begin with a hexadecimal
 digit."""
 RECORD_KEY: Final = Key("s3k:volume", "record")
+SHARED: Final = "shared"
+"""The kind in the record of a shared table, in which every volume has a prefix
+(`txn.shared_table`)."""
+SHARED_FORMAT: Final = 2
+"""The format of that record, which clients without prefixes refuse."""
 TAG: Final = "s3k-volume"
 
 TRASH_RETENTION: Final = 86_400
@@ -291,7 +299,14 @@ class VolumeRecord:
     @classmethod
     def from_item(cls, item: Item, where: str) -> VolumeRecord:
         """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer
-        client, NotAVolumeError if it is damaged."""
+        client, NotAVolumeError if it is damaged, VolumeMismatchError if it is that of a shared
+        table."""
+        if item.get("kind") == SHARED and item.get("format") == SHARED_FORMAT:
+            raise VolumeMismatchError(
+                "the table has several volumes, each with a prefix: give the option table_prefix "
+                "(s3k volumes lists them), or another table",
+                path=where,
+            )
         what = f"the volume record item of {where}"
         names = (*_FIELDS, _HOT) if _HOT in item else _FIELDS
         record = _checked({name: item.get(name) for name in names}, what, where)
@@ -509,8 +524,12 @@ def beside(data: str) -> str:
     return os.path.join(data, "oplog/")
 
 
-async def is_empty(store: ItemStore) -> bool:
-    """Whether the table holds no item at all."""
+async def is_empty(store: ItemStore, table: ItemTable) -> bool:
+    """Whether the table holds no item at all. A prefix of a shared table is always taken for empty,
+    since its items could only be found by a scan of all volumes: it is free if it has neither a
+    record nor an item in the catalog, the last items that `destroy` removes."""
+    if isinstance(table, PrefixedItems):
+        return True
     async with aclosing(scan_all(store, limit=1)) as pages:
         async for page in pages:
             if page:
@@ -566,7 +585,9 @@ async def load_or_repair(
     )
     if record is not None:
         return record
-    if await is_empty(store):
+    if isinstance(table, PrefixedItems):
+        raise VolumeNotFoundError("the table has no volume with this prefix", path=where)
+    if await is_empty(store, table):
         raise VolumeNotFoundError("the table is empty: no volume was initialised in it", path=where)
     raise NotAVolumeError("the table holds items but no volume record", path=where)
 
@@ -588,7 +609,7 @@ async def find_or_repair(
         item = await store.get(RECORD_KEY)
         tag, tags = await _read_tag(table, runtime, policy)
         if item is None and tag is None:
-            if not await is_empty(store):
+            if not await is_empty(store, table):
                 # The items may have been written after the first read, by a concurrent creator.
                 if await store.get(RECORD_KEY) is None:
                     return None

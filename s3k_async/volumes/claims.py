@@ -57,6 +57,9 @@ CLAIM: Final = "s3k-volume.json"
 """Key of the mark, below the location's root."""
 _MOST: Final = 64 * 1024
 """Most bytes of a mark."""
+_PREFIX_MARK: Final = "?prefix="
+_PREFIXED: Final = re.compile(rf"(.*){re.escape(_PREFIX_MARK)}([A-Za-z0-9._-]+)", re.DOTALL)
+"""The identity of a table with the prefix of a volume in it."""
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SCOPED: Final = re.compile(rf"{re.escape(SCOPE)}{_UUID}", re.ASCII)
 """The first component of the keys of a native volume."""
@@ -94,13 +97,18 @@ def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
     """Identity of the table in the mark of a location; without the directory if the location is in
     the same one, since an embedded volume may be moved as a whole."""
     embedded = location_text(location, config.table).startswith("./")
-    return config.table.identity(embedded=embedded)
+    identity = config.table.identity(embedded=embedded)
+    return f"{identity}{_PREFIX_MARK}{config.table_prefix}" if config.table_prefix else identity
 
 
 def _same_table(one: str, other: str) -> bool:
-    """Whether two identities may denote one table, as decided by its backend."""
+    """Whether two identities may denote one table, as decided by its backend, and one volume of
+    it."""
     if one == other:
         return True
+    (one, own), (other, others) = (_without_prefix(each) for each in (one, other))
+    if own != others:
+        return False
     scheme = one.partition(":")[0]
     if other.partition(":")[0] != scheme:
         return False
@@ -108,6 +116,12 @@ def _same_table(one: str, other: str) -> bool:
         return TABLES.backend(scheme).same_table(one, other)
     except ConfigError:
         return False
+
+
+def _without_prefix(identity: str) -> tuple[str, str]:
+    """The identity of a table, and the prefix of a volume in it; empty without one."""
+    found = _PREFIXED.fullmatch(identity)
+    return (found[1], found[2]) if found else (identity, "")
 
 
 def belongs_to_a_volume(key: str) -> bool:

@@ -15,11 +15,12 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
 from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor, TableStore
 from s3k_async.backends.registry import BLOBS
+from s3k_async.backends.retrying.prefixed_items import PrefixedItems
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
-from s3k_async.config import AwsConfig, BlobLocation, VolumeConfig
+from s3k_async.config import AwsConfig, BlobLocation, TableLocation, VolumeConfig
 
-__all__ = ["VolumeConnections", "hot_location", "log_location"]
+__all__ = ["VolumeConnections", "hot_location", "log_location", "open_table"]
 
 T = TypeVar("T")
 
@@ -38,6 +39,16 @@ def hot_location(config: VolumeConfig, hot: str) -> BlobLocation | None:
         return None
     kind = BLOBS.of_setting(hot)
     return kind.parse(kind.anchored(hot, config.table.home), config.data.service or AwsConfig())
+
+
+def open_table(
+    location: TableLocation, opening: OpenContext, interceptor: Interceptor | None
+) -> TableStore:
+    """The adapter of a table. Raises UnsupportedError for a backend without the capabilities that a
+    volume needs."""
+    require_capabilities(location)
+    store = location.open(opening)
+    return store if interceptor is None else interceptor.items(store)
 
 
 @dataclass(slots=True)
@@ -65,22 +76,31 @@ class VolumeConnections:
             self.observer = inherited if own is None else own.joined(inherited)
 
     def table(self) -> tuple[RetryingItems, TableStore]:
-        """The items and their table."""
-        location = self.config.table
-        require_capabilities(location)
-        store = location.open(self._opening("table"))
-        if self.interceptor is not None:
-            store = self.interceptor.items(store)
+        """The items of the volume and their table. Raises ConfigError for an invalid prefix."""
+        store = self._whole_table()
+        if self.config.table_prefix:
+            store = PrefixedItems(store, self.config.table_prefix)
+        return self._retrying(store), store
+
+    def whole_table(self) -> tuple[RetryingItems, TableStore]:
+        """As `table`, with the items of all volumes of the table, under their keys in it."""
+        store = self._whole_table()
+        return self._retrying(store), store
+
+    def _whole_table(self) -> TableStore:
+        store = open_table(self.config.table, self._opening("table"), self.interceptor)
         self.stack.push_async_callback(store.close)
-        meter = Meter("table", self.counter)
+        return store
+
+    def _retrying(self, store: TableStore) -> RetryingItems:
         return RetryingItems(
             store,
             self.config.tuning.retry,
             self.runtime,
             self._limit("table"),
-            meter,
+            Meter("table", self.counter),
             self.observer,
-        ), store
+        )
 
     def blobs(self, location: BlobLocation, part: Part) -> RetryingBlobs:
         """The blobs at a location; `part` is `data` or `log`."""

@@ -25,6 +25,7 @@ from s3k_async.errors import (
 from s3k_async.model import Feature, LayoutName
 from s3k_async.permissions import Identity
 from s3k_async.settings.locations import check_name, name_of_directory
+from s3k_async.txn.shared_table import require_shareable, share
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
     PERMISSIONS,
@@ -100,7 +101,7 @@ async def init_volume(
     """
     hot = hot_text(config, hot, on_this_machine=hot_on_this_machine)
     wanted = _new_record(config, runtime, enable=enable, without=without, hot=hot)
-    where = config.table.label
+    where = config.where
     async with AsyncExitStack() as stack:
         connections = VolumeConnections(config, runtime, session, stack)
         items, table = connections.table()
@@ -116,6 +117,8 @@ async def init_volume(
                 connections, wanted, adopting=adopting, rebuilding=lock is not None
             )
             await _make_table(connections, table)
+            if config.table_prefix:
+                await share(*connections.whole_table(), where, runtime=runtime)
             try:
                 await create_record(
                     items,
@@ -153,7 +156,7 @@ def _new_record(
     hot: str,
 ) -> VolumeRecord:
     """The record of the new volume. Raises ConfigError before the first request."""
-    where = config.table.label
+    where = config.where
     if config.kind == "s3k-1.0":
         raise UnsupportedError(
             "volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where
@@ -275,14 +278,18 @@ def _require_kind(config: VolumeConfig, where: str) -> None:
 async def _existing(
     connections: VolumeConnections, items: RetryingItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
-    """The existing record. Raises NotAVolumeError for a table of other software."""
+    """The existing record. Raises NotAVolumeError for a table of other software,
+    VolumeMismatchError for a prefix in the table of a volume without one, and for no prefix in a
+    shared table."""
     if not await connections.retry_read(table.exists):
         return None
     policy = connections.config.tuning.retry.write
     record = await find_or_repair(
         items, table, where, runtime=connections.runtime, policy=policy, patience=NO_PATIENCE
     )
-    if record is None:
+    if record is None and connections.config.table_prefix:
+        await require_shareable(*connections.whole_table(), where)
+    elif record is None:
         page = await items.scan(0, 1, limit=1)
         if page.items or page.next is not None:
             await load_or_repair(
@@ -324,7 +331,7 @@ async def _claimed(
                     " restore, or s3k load, makes it again; for a new volume give another location",
                     path=place.uri(made.scope + "-").removesuffix("-"),
                 )
-    where = config.table.label
+    where = config.where
     require_flags(made.flags, f"the volume of the mark {blobs.uri(claims.CLAIM)}", where)
     retention = _retention(config, layout_of(made.flags), where)
     if rebuilding:

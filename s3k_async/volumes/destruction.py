@@ -27,7 +27,9 @@ from s3k_async.errors import (
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.storage.extents import physical_keys
+from s3k_async.txn.shared_table import remove_items
 from s3k_async.txn.upload_records import has_uploads
+from s3k_async.txn.volume_lock import QUIET_SECONDS
 from s3k_async.txn.volume_record import (
     VolumeRecord,
     has_entries,
@@ -55,16 +57,17 @@ async def destroy_volume(
 ) -> int:
     """Remove a volume with all its data; returns the number of foreign objects, which are kept.
 
+    In a shared table only the volume's items are removed; the table is kept, even without volumes.
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
-    volume open notice within seconds, and are not waited for. Without `force` only a volume without
-    files, directories and multipart uploads is removed (DirectoryNotEmptyError). Only the volume's
-    own objects are deleted: bytes and log below its scope, in locations with the mark of the volume
-    and of its table; a bucket is kept. For a volume without a scope, the data objects that its
-    table or log references are deleted. Raises VolumeNotFoundError, NotAVolumeError,
-    VolumeMismatchError, ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects
-    that could not be deleted.
+    volume open notice within seconds, and are waited for in a shared table alone. Without `force`
+    only a volume without files, directories and multipart uploads is removed
+    (DirectoryNotEmptyError). Only the volume's own objects are deleted: bytes and log below its
+    scope, in locations with the mark of the volume and of its table; a bucket is kept. For a volume
+    without a scope, the data objects that its table or log references are deleted. Raises
+    VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
+    `s3k-1.0`, PartialFailureError for objects that could not be deleted.
     """
-    where = config.table.label
+    where = config.where
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
@@ -103,6 +106,10 @@ async def destroy_volume(
         if log is not None:
             await _require_owner(log, _LOG, record, table_identity(config, log_location(config)))
         await mark_destroying(items, record, where, runtime=runtime)
+        if config.table_prefix:
+            # Items that an open client writes after their removal would belong to the next volume
+            # with the prefix.
+            await runtime.sleep(QUIET_SECONDS)
         if record.scope:
             left = await _clear_scope(record.scope, data, log, hot)
         else:
@@ -112,6 +119,10 @@ async def destroy_volume(
                 log,
                 None if log is None else log_location(config).prefix_within(config.data),
             )
+        if config.table_prefix:
+            whole, _ = connections.whole_table()
+            await remove_items(items, whole, config.table_prefix, record, runtime=runtime)
+            return left
         await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.home)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+
+import anyio
 
 from s3k_async._core.metering import RequestCounter
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import UnsupportedError, VolumeNotFoundError
+from s3k_async.errors import S3kError, UnsupportedError, VolumeNotFoundError
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.volume import Volume, open_volume
@@ -52,23 +55,37 @@ async def exclusive_volume(
     except VolumeNotFoundError:
         if not create:
             raise
-        await init_volume(
-            made or config,
-            adopting=adopting,
-            lock=lock,
-            runtime=runtime,
-            session=session,
-        )
-        lock.alone = True
-        volume = await opened()
+        try:
+            await init_volume(
+                made or config,
+                adopting=adopting,
+                lock=lock,
+                runtime=runtime,
+                session=session,
+            )
+            lock.alone = True
+            volume = await opened()
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True), suppress(S3kError):
+                await _unlock(opened, lock)
+            raise
     try:
         if volume.read_only:
             raise UnsupportedError(
-                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
+                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.where
             )
         if not lock.alone:
-            await lock.take(volume.items, volume.record, config.table.label)
+            await lock.take(volume.items, volume.record, config.where)
         async with lock.held(volume.items):
             yield volume
+    finally:
+        await volume.close()
+
+
+async def _unlock(opened: Callable[[], Awaitable[Volume]], lock: VolumeLock) -> None:
+    """Release the lock of a volume that was created with it, if it was."""
+    volume = await opened()
+    try:
+        await lock.abandon(volume.items)
     finally:
         await volume.close()

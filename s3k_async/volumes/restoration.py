@@ -198,7 +198,7 @@ async def restore_volume(
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
     ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
     """
-    where = config.table.label
+    where = config.where
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be restored", path=where)
     if config.log_mode == "disabled":
@@ -269,7 +269,7 @@ async def restore_volume(
 def _require_restorable(flags: Collection[str], what: str, config: VolumeConfig) -> None:
     """Raises VolumeFormatError (the volume needs a newer version), VolumeMismatchError (another
     layout than that of the configuration)."""
-    where = config.table.label
+    where = config.where
     require_flags(flags, what, where)
     _require_layout(layout_of(flags), config, where)
 

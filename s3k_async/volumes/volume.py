@@ -134,7 +134,7 @@ async def open_volume(
             config, runtime, session, stack, counter or RequestCounter(), observer
         )
         items, table = connections.table()
-        where = config.table.label
+        where = config.where
         await require_table(connections, table, where)
         since = Moment.now(runtime)
         record = await _record(connections, items, table, where, locked=locked)

@@ -273,3 +273,35 @@ async def test_an_unreachable_sink_is_a_named_error() -> None:
     with pytest.raises(UnreachableError):
         await send_alerts(settings, [SOURCE.alert("orphan", "x", 1)])
     await send_alerts(settings, [])
+
+
+async def test_an_address_that_is_given_twice_gets_one_request() -> None:
+    async with FaultProxy(None) as hook:
+        # Longer than the message: the alerts have arrived, and are not sent again.
+        hook.rule(Answer(200, b"x" * 1024 * 1024))
+        settings = AlertSettings(Secret(f"{hook.url}/ {hook.url}/"), on_error="error")
+        await send_alerts(settings, [SOURCE.alert("orphan", "x", 1)])
+        assert len(hook.calls) == 1
+
+
+@pytest.mark.parametrize("letter", ["x", "\n", "é", "\U0001f600", "\udcff"])
+def test_a_message_is_shorter_than_the_services_accept(letter: str) -> None:
+    long = letter * 100_000
+    names = ("mapreduce_job_id", "GENIE_JOB_ID", "mapreduce_map_input_file")
+    origin = AlertOrigin.here(environ=dict.fromkeys(names, long), email=long)
+    alert = AlertSource("fsck verify", long, origin).alert("missing", "x", 12, [long] * 12, long)
+    text = alert.json()
+    assert text.isascii()
+    assert len(text) < 200 * 1024
+    assert json.loads(text)["paths"][0].endswith(f"{letter}...")
+    assert [len(each) for each in batches([text] * 3)] in ([1, 1, 1], [2, 1], [3])
+
+
+async def test_a_timeout_of_the_service_is_not_that_of_the_deadline() -> None:
+    async with FaultProxy(None) as hook:
+        hook.rule(CLOSE_BEFORE)
+        settings = AlertSettings(
+            Secret(f"{hook.url}/"), AwsConfig(), on_error="error", on_timeout="error", deadline=60
+        )
+        with pytest.raises(RequestTimeoutError, match="4 attempts"):
+            await send_alerts(settings, [SOURCE.alert("orphan", "x", 1)])

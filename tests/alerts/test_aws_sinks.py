@@ -122,6 +122,20 @@ async def test_findings_are_counted_by_a_metric_of_each_kind(moto_s3: Engine) ->
     assert [each["Sum"] for each in counted["Datapoints"]] == [1 + 3 + 5 + 7 + 9 + 11]
 
 
+@pytest.mark.parametrize(("name", "value"), [("./v\u00f6l\n", "./v?l?"), (":", "?")])
+async def test_a_volume_without_a_name_has_a_dimension(
+    moto_s3: Engine, name: str, value: str
+) -> None:
+    namespace = f"S3k/{SYSTEM.uuid()}"
+    source = AlertSource("gc", name, AlertOrigin())
+    sink = settings(moto_s3, f"cloudwatch:{namespace}")
+    await send_alerts(sink, [source.alert("orphan", "unpublished", 1)])
+    own = AwsClient("cloudwatch", moto_s3.aws())
+    found = (await (await own.get()).list_metrics(Namespace=namespace))["Metrics"]
+    await own.close()
+    assert [each["Dimensions"][0]["Value"] for each in found] == [value]
+
+
 async def test_a_queue_that_is_missing_is_a_named_error(moto_s3: Engine, queue: str) -> None:
     with pytest.raises(ServiceError, match=r"NonExistent|QueueDoesNotExist"):
         await send_alerts(settings(moto_s3, f"sqs:{queue}-gone"), ALERTS)
@@ -156,6 +170,21 @@ async def test_a_batch_that_was_refused_in_part_is_sent_again(moto_s3: Engine, q
         await send_alerts(settings(moto_s3, f"sqs:{queue}", proxy.url), ALERTS)
         assert proxy.count(target="SendMessageBatch") == 3
     assert len(await drained(moto_s3, queue)) == len(ALERTS)
+
+
+async def test_a_message_that_is_refused_for_good_does_not_hold_up_others(
+    moto_s3: Engine, queue: str
+) -> None:
+    failed = {"Id": "0", "Code": "InvalidMessageContents", "SenderFault": True}
+    body = json.dumps({"Successful": [], "Failed": [failed]}).encode()
+    async with FaultProxy(moto_s3.endpoint) as proxy:
+        answer = Answer(200, body, {"Content-Type": "application/x-amz-json-1.0"})
+        proxy.rule(answer, target="SendMessageBatch", times=1)
+        with pytest.raises(ServiceError, match="InvalidMessageContents"):
+            await send_alerts(settings(moto_s3, f"sqs:{queue}", proxy.url), ALERTS)
+        assert proxy.count(target="SendMessageBatch") == 2
+    found = await drained(moto_s3, queue)
+    assert found == [alert.message() for alert in ALERTS[10:]]
 
 
 async def test_a_second_purge_is_busy(moto_s3: Engine, queue: str) -> None:

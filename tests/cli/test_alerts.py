@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -15,6 +15,8 @@ import pytest
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.aws.session import AwsClient
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import DeleteFailure
 from s3k_async.backends.ports.items import Condition, Delete
 from s3k_async.cli.examples import EXAMPLES
 from s3k_async.errors import RequestTimeoutError, ThrottledError
@@ -158,7 +160,31 @@ def test_a_run_that_ends_with_a_timeout_is_an_alert(
         assert "no answer" in cli.fails(8, command).errors
         assert kinds(hook) == [(kind, error.__name__, 1, ["/p"])]
     hook.status = 403
-    assert "no answer" in cli.fails(8, "gc", "--alerts-on-error", "error").errors
+    done = cli("gc", "--alerts-on-error", "error")
+    warning, message = done.errors.splitlines()
+    assert (done.code, message) == (8, "s3k: no answer: /p")
+    assert warning.startswith("s3k: alerts were not sent: ")
+
+
+def test_a_failure_to_delete_is_not_replaced_by_one_of_alerts(
+    cli: Cli,
+    volume: str,
+    small_tree: Tree,
+    hook: Hook,
+    later: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(self: MemoryBlobs, keys: Sequence[str]) -> list[DeleteFailure]:
+        return [DeleteFailure(key, ThrottledError("slow")) for key in keys]
+
+    monkeypatch.setattr(MemoryBlobs, "delete_many", refuse)
+    cli.ok("rm", "/top.txt")
+    hook.status = 403
+    done = cli("gc", *GRACE, "--lease", "0", "--yes", "--alerts-on-error", "error")
+    warning, message = done.errors.splitlines()
+    assert done.code == 8
+    assert warning.startswith("s3k: alerts were not sent: ")
+    assert message.startswith("s3k: slow: ")
 
 
 def test_alerts_in_the_log_are_on_standard_error(cli: Cli, volume: str, small_tree: Tree) -> None:

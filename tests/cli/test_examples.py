@@ -7,8 +7,6 @@ import io
 import os
 import pty
 import re
-import shlex
-import shutil
 import signal
 import sys
 import threading
@@ -26,16 +24,7 @@ from s3k_async.cli.examples import EXAMPLES
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
-
-ELSEWHERE = {
-    "alerts drain": "tests/cli/test_alerts.py",
-    "alerts purge": "tests/cli/test_alerts.py",
-    "dev up": "tests/cli/test_dev.py",
-    "oplog retire": "tests/cli/test_moving.py",
-    "presign": "tests/cli/test_presign.py",
-    "set-capacity": "tests/cli/test_capacity.py",
-}
-"""Commands whose example needs more than embedded volumes, and the test that runs it."""
+from tests.cli.example_places import ELSEWHERE, OFFLINE, example_words
 
 
 def leaves(group: click.Group, path: str = "") -> list[str]:
@@ -64,19 +53,6 @@ def test_every_command_has_examples_at_the_end_of_its_help(cli: Cli) -> None:
             assert example.startswith(f"s3k {group if default else command}")
 
 
-OFFLINE = {
-    "cache clear",
-    "cache evict",
-    "cache info",
-    "completion",
-    "dev down",
-    "dev status",
-    "plan",
-    "policy",
-}
-"""Commands that send no request."""
-
-
 @pytest.mark.parametrize("command", sorted({*EXAMPLES} - {*ELSEWHERE}))
 def test_the_examples_can_be_run(
     command: str,
@@ -89,19 +65,7 @@ def test_the_examples_can_be_run(
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     monkeypatch.setenv("S3K_VOLUME", "./vol")
     for number, example in enumerate(EXAMPLES[command]):
-        place = tmp_path / str(number)
-        shutil.copytree(model, place)
-        monkeypatch.chdir(place)
-        if "./tiered" in example:
-            cli.ok("init", "./tiered", "--hot", "./fast")
-        if "$ID" in example:
-            made = cli.ok("object", "upload", "create", "/photos/b.jpg", "--json").json()
-            cli.ok("object", "upload", "put", "./vol", made["id"], "1", "report.csv")
-            monkeypatch.setenv("ID", made["id"])
-        if "$KEY" in example:
-            monkeypatch.setenv("KEY", cli.ok("stat", "/raw/a.csv", "--json").json()["physical"])
-        words = [os.path.expandvars(word) for word in shlex.split(example)]
-        words = [word.replace("/tmp/", f"{place}/") for word in words][1:]
+        words = example_words(example, tmp_path / str(number), model, cli, monkeypatch)
         assert interrupted(cli, words) == (command not in OFFLINE)
         code, shown = at_a_terminal(words)
         assert code == 0, (example, shown)

@@ -9,10 +9,14 @@ import anyio
 import pytest
 
 from s3k_async.backends.ports.items import Condition, Delete
+from s3k_async.errors import ThrottledError
 from s3k_async.settings import resolve
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
+from tests.cli.test_alerts import Hook, hook, kinds
+
+__all__ = ["hook"]
 
 Tree = dict[str, bytes]
 
@@ -35,7 +39,9 @@ def lose_table(volume: str) -> None:
 def lose_entry(volume: str, path: str) -> None:
     async def lose() -> None:
         opened = await open_volume(resolve(volume))
-        await opened.items.write(Delete(opened.store.keys.key(path), Condition()))
+        entry = await opened.store.get(path)
+        assert entry is not None
+        await opened.items.write(Delete(opened.store.keys.of(entry), Condition()))
         await opened.close()
 
     anyio.run(lose)
@@ -70,6 +76,27 @@ def test_a_lost_entry_comes_back(cli: Cli, volume: str, small_tree: Tree, tmp_pa
     assert (done["clean"], done["written"], done["files"]) == (True, 1, 1)
     assert cli.ok("find", "/", "--json").lines == before
     assert [json.loads(line)["path"] for line in audit.read_text().splitlines()] == ["/a/one.txt"]
+
+
+def test_a_restore_sends_alerts(
+    cli: Cli, volume: str, small_tree: Tree, monkeypatch: pytest.MonkeyPatch, hook: Hook
+) -> None:
+    lose_table(volume)
+    restore = ("fsck", "restore", volume)
+    cli.ok(*restore)
+    assert kinds(hook) == [("missing", "entry_missing", 7, [])]
+    cli.ok(*restore, "--yes")
+    assert {each["operation"] for each in hook.posted} == {"fsck restore"}
+    assert kinds(hook) == [("repaired", "entry_missing", 7, [])]
+    cli.ok(*restore, "--subtree", "/a", "--yes")
+    assert kinds(hook) == []
+
+    async def fail(*_: object, **__: object) -> None:
+        raise ThrottledError("no answer")
+
+    monkeypatch.setattr("s3k_async.cli.commands.restore.restore_volume", fail)
+    cli.fails(8, *restore)
+    assert kinds(hook) == [("throttled", "ThrottledError", 1, [])]
 
 
 def test_what_cannot_be_restored_is_told(cli: Cli, volume: str, small_tree: Tree) -> None:

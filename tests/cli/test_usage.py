@@ -11,6 +11,7 @@ from tests.cli.conftest import Cli
 
 COMMANDS = (
     "init",
+    "volumes",
     "info",
     "set-capacity",
     "destroy",
@@ -121,6 +122,8 @@ COMMANDS = (
         ["find", "--name", ""],
         ["du", "--nonsense"],
         ["destroy"],
+        ["volumes"],
+        ["volumes", "memory://x", "memory://y"],
         ["set-capacity"],
         ["set-capacity", "memory://x"],
         ["set-capacity", "memory://x", "--on-demand", "--read-units", "1", "--write-units", "1"],

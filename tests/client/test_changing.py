@@ -28,7 +28,7 @@ from tests.engines.volumes import volume_backends
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
-backends = volume_backends("memory", "embedded")
+backends = volume_backends("memory", "embedded", "shared")
 
 DATA = bytes(index % 251 for index in range(1000))
 

@@ -26,7 +26,7 @@ from s3k_async.storage.physical import checksum_of
 from tests.client.rig import paths
 from tests.engines.volumes import volume_backends
 
-pytestmark = [volume_backends("memory", "embedded"), pytest.mark.layouts("path", "tree")]
+pytestmark = [volume_backends("memory", "embedded", "shared"), pytest.mark.layouts("path", "tree")]
 
 TREE = {
     "/top": b"t",

@@ -13,6 +13,7 @@ from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket
 from s3k_async.errors import VolumeNotFoundError
 from s3k_async.storage.tiered_blobs import TieredBlobs
+from tests.contracts.shared_tables import PartOfTable
 from tests.contracts.subjects import (
     BLOB_STORES,
     BLOB_SUBJECTS,
@@ -72,7 +73,10 @@ async def open_items(
 
             assert isinstance(location, DynamoTable)
             return DynamoItems(location.name, location.aws, request.getfixturevalue("session"))
-        return location.open(_opening(subject, request))
+        store = location.open(_opening(subject, request))
+        if item_store == "prefixed":
+            return PartOfTable(store, "team-a")
+        return store
 
     async with AsyncExitStack() as stack:
         opened: list[Items] = []

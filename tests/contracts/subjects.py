@@ -75,8 +75,10 @@ ITEM_SUBJECTS = {
     "reference": Subject("dynamodb", "{name}", "dynoxide"),
     "redis": Subject("redis", "redis://default@{server}/1/{name}", "redis_server"),
     "rocksdb": Subject("rocksdb", "rocksdb://{directory}/table"),
+    "prefixed": Subject("memory", "memory://{name}"),
 }
-"""By the wire, but for `reference`, which is aioboto3's path."""
+"""By the wire, but for `reference`, which is aioboto3's path. `prefixed`: one of the volumes of a
+shared table."""
 BLOB_SUBJECTS = {
     "memory": Subject("memory", "memory://{name}/{prefix}"),
     "local": Subject("file", "{directory}/{name}/{prefix}"),

@@ -54,8 +54,10 @@ BACKENDS: dict[str, tuple[str, ...]] = {
     "dynoxide+seaweedfs": ("dynoxide", "seaweedfs"),
     "redis": ("redis_server",),
     "rocksdb": (),
+    "shared": (),
 }
-"""Name of a combination to the fixtures of the engines it needs: table first, then blobs."""
+"""Name of a combination to the fixtures of the engines it needs: table first, then blobs. `shared`:
+in memory, in a table with a prefix, only where it is named."""
 
 T = TypeVar("T")
 
@@ -72,7 +74,7 @@ def backend_params(*names: str) -> list[Any]:
     engine."""
     return [
         pytest.param(name, id=name, marks=[pytest.mark.engine] if BACKENDS[name] else [])
-        for name in names or tuple(BACKENDS)
+        for name in names or tuple(name for name in BACKENDS if name != "shared")
     ]
 
 
@@ -145,7 +147,7 @@ class Rooms:
             return RedisTable(server, fresh_name("table"), aws)
         if self._engines:
             return self._enter(fresh_table(self._engines[0]))
-        if self._backend == "memory":
+        if self._backend in ("memory", "shared"):
             return MemoryTable(fresh_name("table"))
         if self._backend == "rocksdb":
             return RocksdbTable(self._short_directory())
@@ -159,7 +161,7 @@ class Rooms:
         if self._engines:
             prefix = "team/volumes/" if self._backend == "dynoxide+seaweedfs" else ""
             return self._enter(fresh_bucket(self._engines[1], prefix))
-        if self._backend == "memory":
+        if self._backend in ("memory", "shared"):
             return MemoryBlobs(fresh_name("blobs"))
         if self._backend == "rocksdb":
             return RocksdbBlobs(self._short_directory())
@@ -198,7 +200,11 @@ class VolumeMaker:
         """Settings of a new volume of layout `path`, the same on every combination; `settings`
         replace fields of VolumeConfig."""
         config = VolumeConfig(
-            name or fresh_name("volume"), self.rooms.table(), self.rooms.blobs(), layout="path"
+            name or fresh_name("volume"),
+            self.rooms.table(),
+            self.rooms.blobs(),
+            layout="path",
+            table_prefix="team-a" if self.backend == "shared" else "",
         )
         return replace(config, **settings)
 

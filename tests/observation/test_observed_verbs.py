@@ -13,10 +13,15 @@ import pytest
 from s3k_async._core.observation import VerbCall
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.adapters.fsspec import S3kFileSystem
-from s3k_async.client import S3kClient
+from s3k_async.adapters.prometheus import PrometheusMetrics
+from s3k_async.backends.ports.items import Condition, Delete, Update
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import ClosedClientError, CrossVolumeError, PathNotFoundError, ServiceError
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.objects import ObjectStore
+from s3k_async.table.codec import NEXT
 from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.write_intent import REMOVED, WriteIntent
 from s3k_async.volumes import init_volume
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.client.rig import faulty_client, memory_config
@@ -355,6 +360,46 @@ async def test_the_end_of_a_dead_clients_transaction_is_an_event(
         await rename_and_die(config, "/d", "/e", when)
         await client.write("/d/g" if when == "before" else "/e/g", b"data")
         assert recorder.events == [event]
+
+
+async def test_a_resolved_intent_is_an_event() -> None:
+    """The intent of a transaction that is over."""
+    recorder = Recorder()
+    async with observed_client(recorder) as client:
+        volume = volume_of(client)
+        await client.write("/f", b"data")
+        stored = await volume.store.get("/f")
+        assert stored is not None
+        held = WriteIntent(volume.store.runtime.uuid(), REMOVED).text()
+        await volume.items.write(
+            Update(volume.store.keys.of(stored), Condition(), set={NEXT: held})
+        )
+        await client.write("/f", b"new")
+        assert recorder.events == ["intent.removed"]
+
+
+async def test_each_repair_is_an_event_of_its_kind() -> None:
+    recorder = Recorder()
+    totals = PrometheusMetrics(registry=None)
+    async with observed_client([recorder, totals]) as client:
+        volume = volume_of(client)
+        for path in ("/f", "/g"):
+            await client.write(path, b"data")
+            stored = await volume.store.get(path)
+            assert stored is not None
+            await volume.items.write(Delete(volume.store.keys.of(stored), Condition()))
+        recorder.clear()
+        await repair_volume(volume, grace=0)
+        assert (recorder.events, recorder.outcomes) == ([], [("fsck.repair", "success")])
+        report = await repair_volume(volume, dry_run=False, grace=0)
+        assert report.done == 2
+        assert recorder.events == ["fsck.repaired.entry_missing"] * 2
+        assert (await verify_volume(volume, grace=0)).clean
+        assert recorder.outcomes[1:] == [("fsck.repair", "success"), ("fsck.verify", "success")]
+        (counted,) = [each for each in totals.collect() if each.name == "s3k_events"]
+        assert [(each.labels["event"], each.value) for each in counted.samples] == [
+            ("fsck.repaired.entry_missing", 2.0)
+        ]
 
 
 async def test_a_conflict_is_an_event() -> None:

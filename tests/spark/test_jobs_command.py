@@ -20,13 +20,15 @@ from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _one_l
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
+from tests.cli.test_alerts import Hook, add_orphan, hook, kinds
+from tests.cli.test_restore import lose_entry
 from tests.spark.conftest import spark_environment
 from tests.spark.places import HANGS, copy_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["clean_environment", "cli"]
+__all__ = ["clean_environment", "cli", "hook"]
 
 pytestmark = pytest.mark.spark
 
@@ -135,16 +137,17 @@ def test_a_volume_is_resharded(
 
 
 def test_garbage_is_that_of_one_machine(
-    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path, hook: Hook
 ) -> None:
     with S3kSyncClient(directory) as fs:
         fs.delete("/a/0/0")
         fs.write("/a/1/1", b"replaced")
+    add_orphan(directory)
     for place in Path(directory, "data").rglob("*"):
         os.utime(place, (time.time() - 50_000, time.time() - 50_000))
     options = ["--grace", "0", "--lease", "60"]
     wanted = cli.ok("gc", directory, *options).out
-    assert wanted.endswith("would delete 2 objects, 12 bytes (--yes deletes)\n")
+    assert wanted.endswith("would delete 3 objects, 18 bytes (--yes deletes)\n")
     job = [
         "spark",
         "gc",
@@ -155,15 +158,21 @@ def test_garbage_is_that_of_one_machine(
         "--checkpoint",
         str(tmp_path / "stages"),
     ]
+    assert kinds(hook) == [("orphan", "unpublished", 1, [])]
     assert cli.ok(*job, "-o", str(tmp_path / "candidates")).out == wanted
+    assert {each["operation"] for each in hook.posted} == {"spark gc"}
+    assert kinds(hook) == [("orphan", "unpublished", 1, [])]
     assert {row.reason for row in spark.read.parquet(str(tmp_path / "candidates")).collect()} == {
         "deleted",
         "replaced",
+        "unpublished",
     }
     document = cli.ok(*job, "--yes", "--json").json()
+    assert kinds(hook) == [("repaired", "unpublished", 1, [])]
     assert document["deleted"] == {
         "deleted": {"objects": 1, "bytes": 6},
         "replaced": {"objects": 1, "bytes": 6},
+        "unpublished": {"objects": 1, "bytes": 6},
     }
     assert cli.ok("gc", directory, *options).out.endswith(
         "would delete 0 objects, 0 bytes (--yes deletes)\n"
@@ -211,7 +220,7 @@ def test_changes_wait_for_yes(
 
 
 def test_fsck_is_that_of_one_machine(
-    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path, hook: Hook
 ) -> None:
     wanted = cli.ok("fsck", directory).out
     assert wanted.startswith("clean: 12 files, 4 directories, ")
@@ -219,6 +228,7 @@ def test_fsck_is_that_of_one_machine(
     with S3kSyncClient(directory) as fs:
         os.unlink(unquote(fs.physical_path("/a/0/0").removeprefix("file://")))
     wanted = cli("fsck", directory, "--grace", "0").out
+    assert kinds(hook) == (damage := [("missing", "data_missing", 1, ["/a/0/0"])])
     found = cli(
         "spark",
         "fsck-verify",
@@ -231,12 +241,36 @@ def test_fsck_is_that_of_one_machine(
         str(tmp_path / "findings"),
     )
     assert (found.code, found.out) == (9, wanted)
+    assert kinds(hook) == damage
     assert "/a/0/0" in {
         row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()
     }
     repair = cli("fsck", "repair", directory, "--grace", "0")
+    assert kinds(hook) == damage
     found = cli("spark", "fsck-repair", directory, "--grace", "0", "--tasks", "2")
     assert (found.code, found.out) == (repair.code, repair.out)
+    assert kinds(hook) == damage
+
+
+@pytest.mark.slow
+def test_a_restore_is_that_of_one_machine(
+    spark: SparkSession, cli: Cli, directory: str, hook: Hook
+) -> None:
+    with S3kSyncClient(directory) as fs:
+        key = fs.stat("/a/1/1").physical
+        place = unquote(fs.physical_path("/a/1/1").removeprefix("file://"))
+    for path in ("/a/1/1", "/a/1/4"):
+        lose_entry(directory, path)
+    os.unlink(place)
+    restore = ("fsck", "restore", directory, "--subtree", "/a")
+    wanted = cli(*restore)
+    damage = ("missing", "bytes_missing", 1, ["/a/1/1"])
+    assert kinds(hook) == [("missing", "entry_missing", 1, []), damage]
+    found = cli("spark", "fsck-restore", *restore[2:], "--tasks", "2")
+    assert str(key) in found.out
+    assert (found.code, found.out) == (wanted.code, wanted.out)
+    assert {each["operation"] for each in hook.posted} == {"spark fsck-restore"}
+    assert kinds(hook) == [("missing", "entry_missing", 1, []), damage]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import aiohappyeyeballs
@@ -289,6 +289,10 @@ class PoolSettings:
     """None: no TLS."""
     open_socket: Callable[[_Address], socket.socket]
     """Makes a socket with its options for a result of getaddrinfo."""
+
+    def without_tls(self) -> PoolSettings:
+        """The same for plain HTTP."""
+        return replace(self, context=None)
 
 
 class ConnectionPool:

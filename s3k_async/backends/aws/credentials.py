@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, NoCredentialsError
-
 from s3k_async._core.runtime import Runtime
+from s3k_async.backends.aws.error_mapping import is_of_library
 from s3k_async.errors import ClosedClientError, CredentialsError, S3kError
 
 __all__ = ["Credentials", "Keys"]
@@ -39,8 +38,8 @@ class Keys:
 
 
 class Credentials:
-    """The current credentials of a botocore source (`AioCredentials`, `AioRefreshableCredentials`),
-    for one event loop.
+    """The current credentials of a source, for one event loop: one of botocore (`AioCredentials`,
+    `AioRefreshableCredentials`), or a `StaticAccess`.
 
     `source` is None where the session has no credentials.
     """
@@ -140,16 +139,22 @@ class Credentials:
 
     async def _renew(self) -> Keys:
         if self._source is None:
-            raise NoCredentialsError
+            raise _none()
         try:
             frozen = await self._source.get_frozen_credentials()
-        except (BotoCoreError, S3kError):
-            raise
         except Exception as error:
+            if isinstance(error, S3kError) or is_of_library(error):
+                raise
             raise CredentialsError(
                 f"the credentials cannot be renewed ({type(error).__name__})"
             ) from error
         if not (frozen.access_key and frozen.secret_key):
-            raise NoCredentialsError
+            raise _none()
         self._keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
         return self._keys
+
+
+def _none() -> Exception:
+    from botocore.exceptions import NoCredentialsError
+
+    return NoCredentialsError()

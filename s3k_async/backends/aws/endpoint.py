@@ -1,26 +1,46 @@
-"""Endpoint, credentials and connections of an aioboto3 client, for requests signed by this
-package."""
+"""Endpoint, credentials and connections for requests signed by this package: those of an aioboto3
+client, or of settings without botocore."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
 
 from s3k_async._core.runtime import Runtime
+from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.credentials import Credentials
 from s3k_async.backends.aws.direct_http import Exchange
-from s3k_async.backends.aws.proxied_http import ProxiedExchange
+from s3k_async.backends.aws.pooled_http import PooledHttp
+from s3k_async.backends.aws.static_access import StaticAccess
 
 if TYPE_CHECKING:
-    from s3k_async.backends.aws.http import SingleAttemptSession
+    from s3k_async.backends.aws.proxied_http import ProxiedExchange
 
-__all__ = ["AnyExchange", "Channel", "http_session", "open_channel"]
+__all__ = [
+    "AnyExchange",
+    "Channel",
+    "HttpSession",
+    "http_session",
+    "open_channel",
+    "static_channel",
+]
 
-AnyExchange: TypeAlias = Exchange | ProxiedExchange
+AnyExchange: TypeAlias = "Exchange | ProxiedExchange"
+
+
+class HttpSession(Protocol):
+    """Makes exchanges with hosts: a `SingleAttemptSession` or a `PooledHttp`."""
+
+    async def need_context(self, url: str) -> None:
+        """Make the TLS context before the first connection by HTTPS."""
+
+    def exchange(self, place: str) -> AnyExchange:
+        """Requests to a host, given as a URL without a path."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,9 +50,11 @@ class Channel:
     endpoint: str
     region: str
     credentials: Credentials
-    http: SingleAttemptSession
+    http: HttpSession
     process: int
     loop: asyncio.AbstractEventLoop
+    bucket_options: Mapping[str, Any] = field(default_factory=dict)
+    """botocore's options for S3, as of a profile."""
     open: bool = True
     _exchanges: dict[str, AnyExchange] = field(default_factory=dict)
 
@@ -60,13 +82,29 @@ def http_session(client: Any) -> Any:
 async def open_channel(client: Any, runtime: Runtime) -> Channel:
     """The channel of a client of aioboto3, with that client's settings. Raises botocore's
     errors."""
-    http: SingleAttemptSession = http_session(client)
+    http: HttpSession = http_session(client)
     endpoint = str(client.meta.endpoint_url)
     await http.need_context(endpoint)
     return Channel(
         endpoint=endpoint,
         region=str(client.meta.region_name),
         credentials=Credentials(client._get_credentials(), runtime),  # noqa: SLF001 - not public
+        http=http,
+        bucket_options=client.meta.config.s3 or {},
+        process=os.getpid(),
+        loop=asyncio.get_running_loop(),
+    )
+
+
+async def static_channel(access: StaticAccess, config: AwsConfig, runtime: Runtime) -> Channel:
+    """The channel of settings that are known without botocore. Raises ConfigError for certificates
+    that cannot be read."""
+    http = PooledHttp(config, access.authorities)
+    await http.need_context(access.endpoint)
+    return Channel(
+        endpoint=access.endpoint,
+        region=access.region,
+        credentials=Credentials(access, runtime),
         http=http,
         process=os.getpid(),
         loop=asyncio.get_running_loop(),

@@ -1,5 +1,7 @@
-"""The mapping of errors of botocore, aiobotocore and aiohttp, and of HTTP error responses, to those
-of this package.
+"""The mapping of HTTP error responses, and of errors of libraries, to those of this package.
+
+`library_errors` has those of botocore, aiobotocore and aiohttp. It is imported with the first of
+them, as clients with static credentials need none of these libraries.
 
 The main distinction is whether a write may have been applied:
 
@@ -16,17 +18,9 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
-
-import aiohttp
-import botocore.exceptions as boto
-from aiohttp import http_exceptions
-from botocore.parsers import ResponseParserError
-from multidict import CIMultiDict, CIMultiDictProxy
 
 from s3k_async.errors import (
     BlobNotFoundError,
@@ -41,7 +35,6 @@ from s3k_async.errors import (
     ServiceError,
     ThrottledError,
     TransactionConflictError,
-    UnreachableError,
     UnsupportedError,
     VolumeNotFoundError,
 )
@@ -50,10 +43,13 @@ __all__ = [
     "EXPIRED",
     "Codes",
     "Decoder",
+    "answer_error",
     "dynamodb_refusal",
+    "is_of_library",
+    "lost",
     "map_exceptions",
+    "no_answer",
     "service_error",
-    "translate",
 ]
 
 Codes: TypeAlias = Mapping[str, tuple[type[S3kError], str]]
@@ -159,40 +155,7 @@ _CLASS_OF: Mapping[str, type[S3kError]] = {
     code: cls for cls, codes in _BY_CODE.items() for code in codes
 }
 
-_CREDENTIALS = (
-    boto.NoCredentialsError,
-    boto.PartialCredentialsError,
-    boto.CredentialRetrievalError,
-    boto.MetadataRetrievalError,
-    boto.NoAuthTokenError,
-    boto.RefreshWithMFAUnsupportedError,
-    boto.SSOError,
-    boto.TokenRetrievalError,
-)
-_CONFIG = (
-    boto.ConfigNotFound,
-    boto.ConfigParseError,
-    boto.DataNotFoundError,
-    boto.EndpointProviderError,
-    boto.InvalidConfigError,
-    boto.InvalidEndpointConfigurationError,
-    boto.InvalidProxiesConfigError,
-    boto.InvalidRegionError,
-    boto.NoRegionError,
-    boto.ParamValidationError,
-    boto.ProfileNotFound,
-    boto.UnknownEndpointError,
-    boto.UnknownRegionError,
-)
-_NOT_CONNECTED = (
-    boto.ConnectTimeoutError,
-    boto.ProxyConnectionError,
-    boto.SSLError,
-    aiohttp.ClientConnectorError,
-    aiohttp.ClientHttpProxyError,
-    aiohttp.ConnectionTimeoutError,
-)
-_FOREIGN = (boto.BotoCoreError, boto.ClientError, ResponseParserError, aiohttp.ClientError)
+_LIBRARIES = ("aiobotocore", "aiohttp", "botocore")
 _NOT_UNDERSTOOD = (
     ArithmeticError,
     AttributeError,
@@ -203,12 +166,9 @@ _NOT_UNDERSTOOD = (
     RecursionError,
     TypeError,
     ValueError,
-    http_exceptions.HttpProcessingError,
 )
 """Errors of the parsers of botocore, aiohttp and this package for malformed answers: undocumented,
 and without information whether a write was applied."""
-_USER = re.compile(r"//[^/?#@\s\"']*@")
-_CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
 
 class map_exceptions:  # noqa: N801 - used as a function
@@ -246,73 +206,35 @@ class map_exceptions:  # noqa: N801 - used as a function
         if error is None:
             return
         path = self._path
-        if isinstance(error, _FOREIGN):
-            try:
-                mapped = translate(
-                    error,
-                    path=path,
-                    writing=self._writing,
-                    codes=self._codes,
-                    decode=self._decode,
-                )
-            except _NOT_UNDERSTOOD:
-                mapped = _not_understood(path, error)
-            raise mapped from error
+        if is_of_library(error):
+            raise self._mapped(error) from error
         if isinstance(error, S3kError):
             if error.path is None and path is not None:
                 error.name(path)
         elif isinstance(error, TimeoutError):
-            raise _no_answer(path, self._writing) from error
+            raise no_answer(path, self._writing) from error
         elif isinstance(error, _NOT_UNDERSTOOD):
             raise _not_understood(path, error) from error
 
+    def _mapped(self, error: BaseException) -> S3kError:
+        from s3k_async.backends.aws.library_errors import translate
 
-def translate(
-    error: Exception,
-    *,
-    path: str | None,
-    writing: bool = False,
-    codes: Codes | None = None,
-    decode: Decoder = dict,
-) -> S3kError:
-    """The error for one of a library; see `map_exceptions`. Secrets are removed from the library's
-    error."""
-    _redact_request(error)
-    inner = getattr(error, "kwargs", {}).get("error")
-    if isinstance(inner, S3kError):
-        # Raised by aiohttp; botocore has no class for it.
-        return type(inner)(inner.message, path=path)
-    if isinstance(error, boto.ClientError):
-        return _of_answer(error, path, codes, decode)
-    if isinstance(error, _CREDENTIALS):
-        return CredentialsError(
-            f"no usable credentials ({type(error).__name__}): {error}", path=path
-        )
-    if isinstance(error, _CONFIG):
-        return ConfigError(
-            f"the AWS settings cannot be used ({type(error).__name__}): {error}", path=path
-        )
-    if isinstance(error, _NOT_CONNECTED):
-        return _not_connected(error, path)
-    if isinstance(error, boto.EndpointConnectionError):
-        # aiobotocore raises this for every aiohttp ClientConnectionError; only ClientConnectorError
-        # is from connecting.
-        if isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError):
-            return _not_connected(error, path)
-        return _lost(path, "the connection broke")
-    if isinstance(error, boto.ReadTimeoutError | aiohttp.ServerTimeoutError):
-        return _no_answer(path, writing)
-    if isinstance(error, boto.ChecksumError | boto.FlexibleChecksumError | ResponseParserError):
-        return _lost(path, "the answer was damaged")
-    if isinstance(error, boto.HTTPClientError) and isinstance(
-        error.kwargs.get("error"), _CERTIFICATES
-    ):
-        return ConfigError(f"the certificates cannot be read: {error.kwargs['error']}", path=path)
-    if isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | aiohttp.ClientError):
-        return _lost(path, "the connection broke")
-    return ServiceError(
-        f"{type(error).__name__}: {error}", path=path, service_code=type(error).__name__
-    )
+        try:
+            mapped = translate(
+                error,
+                path=self._path,
+                writing=self._writing,
+                codes=self._codes,
+                decode=self._decode,
+            )
+        except _NOT_UNDERSTOOD:
+            mapped = None
+        return _not_understood(self._path, error) if mapped is None else mapped
+
+
+def is_of_library(error: BaseException) -> bool:
+    """Whether a class of an error is one of botocore, aiobotocore or aiohttp. Imports none."""
+    return any(cls.__module__.partition(".")[0] in _LIBRARIES for cls in type(error).__mro__)
 
 
 _OF_KEYS = ("InvalidArgument", "InvalidRequest")
@@ -374,26 +296,12 @@ def dynamodb_refusal(
         .partition(":")[0]
     )
     message = str(answer.get("message") or answer.get("Message") or "")
-    return _refusal(
+    return answer_error(
         answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host
     )
 
 
-def _of_answer(
-    error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder
-) -> S3kError:
-    answer: Mapping[str, Any] = error.response
-    detail = answer.get("Error", {})
-    code = str(detail.get("Code", "Unknown"))
-    message = str(detail.get("Message") or answer.get("message") or "")
-    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    mapped = _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
-    if isinstance(mapped, CredentialsError):
-        _redact(error, code, status)
-    return mapped
-
-
-def _refusal(
+def answer_error(
     answer: Mapping[str, Any],
     code: str,
     message: str,
@@ -479,19 +387,8 @@ def _class_of_status(status: int, code: str) -> type[S3kError] | None:
     return ResponseLostError if (status >= 500 and status != 501) or 200 <= status < 300 else None
 
 
-def _not_connected(error: Exception, path: str | None) -> UnreachableError:
-    kwargs = getattr(error, "kwargs", {})
-    cause = kwargs.get("error")
-    address = urlsplit(str(kwargs.get("endpoint_url", "")))
-    host, port = address.hostname, address.port
-    if isinstance(error, aiohttp.ClientConnectorError):
-        host, port = error.host, error.port
-    where = f" to {host}{f':{port}' if port else ''}" if host else ""
-    why = type(error).__name__ if cause is None else type(cause).__name__
-    return UnreachableError(f"no connection{where} ({why})", path=path)
-
-
-def _no_answer(path: str | None, writing: bool) -> S3kError:
+def no_answer(path: str | None, writing: bool) -> S3kError:
+    """The error for an answer that did not come in time."""
     if writing:
         return ResponseLostError(
             "no answer within the time allowed, the outcome is unknown", path=path
@@ -499,7 +396,8 @@ def _no_answer(path: str | None, writing: bool) -> S3kError:
     return RequestTimeoutError("no answer within the time allowed", path=path)
 
 
-def _lost(path: str | None, what: str) -> ResponseLostError:
+def lost(path: str | None, what: str) -> ResponseLostError:
+    """The error for an answer that came in part or not at all. `what` happened."""
     return ResponseLostError(f"{what} before the whole answer came", path=path)
 
 
@@ -513,41 +411,3 @@ def _credentials_text(code: str) -> str:
     if "Expired" in code or code == "TokenRefreshRequired":
         return f"the service answered {code}: the credentials have expired"
     return f"the service answered {code}: the credentials are not accepted"
-
-
-def _redact(error: boto.ClientError, code: str, status: int) -> None:
-    """Remove signatures and tokens that refusals quote (the canonical request holds the session
-    token) from the error kept as the cause."""
-    text = (
-        f"An error occurred ({code}) when calling the {error.operation_name} operation: (text "
-        "withheld)"
-    )
-    error.response = {
-        "Error": {"Code": code, "Message": "(text withheld)"},
-        "ResponseMetadata": {"HTTPStatusCode": status},  # type: ignore[typeddict-item]
-    }
-    error.args = (text,)
-
-
-def _redact_request(error: Exception) -> None:
-    """Remove the session token, the signature and a proxy's password from the request in aiohttp's
-    errors and from URLs in botocore's."""
-    kept = getattr(error, "kwargs", None)
-    if isinstance(kept, dict):
-        for name, value in kept.items():
-            if isinstance(value, str):
-                kept[name] = _USER.sub("//", value)
-        error.args = tuple(
-            _USER.sub("//", each) if isinstance(each, str) else each for each in error.args
-        )
-    for each in (error, getattr(error, "kwargs", {}).get("error")):
-        if isinstance(each, aiohttp.ClientResponseError):
-            request = each.request_info
-            bare: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-            urls = request.url.with_user(None), request.real_url.with_user(None)
-            each.request_info = aiohttp.RequestInfo(urls[0], request.method, bare, urls[1])
-            each.args = (each.request_info, each.history)
-        elif isinstance(each, aiohttp.ClientConnectorError):
-            key = each.args[0]._replace(proxy=None, proxy_auth=None)
-            each._conn_key = key  # noqa: SLF001 - aiohttp's errors show it
-            each.args = (key, *each.args[1:])

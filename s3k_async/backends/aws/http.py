@@ -4,7 +4,6 @@ keepalive."""
 from __future__ import annotations
 
 import math
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,18 +18,22 @@ from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
-from s3k_async.backends.aws.bounds import BoundedResponse, in_time
-from s3k_async.backends.aws.connection_pool import ConnectionPool, PoolSettings
+from s3k_async.backends.aws.bounded_response import BoundedResponse
+from s3k_async.backends.aws.bounds import in_time
+from s3k_async.backends.aws.connection_pool import PoolSettings
 from s3k_async.backends.aws.direct_http import Exchange
+from s3k_async.backends.aws.pooled_http import (
+    AGENT,
+    pooled_exchange,
+    socket_factory,
+    verified_by,
+)
 from s3k_async.backends.aws.proxied_http import ProxiedExchange
 from s3k_async.backends.aws.service_answers import check_redirect
 
 __all__ = ["DirectSession", "SingleAttemptSession"]
 
-_Option = tuple[int, int, int]
-
-_AGENT = {"User-Agent": "s3k-async"}
-_HEADERS = {"Accept-Encoding": "identity", **_AGENT}
+_HEADERS = {"Accept-Encoding": "identity", **AGENT}
 _NOT_BY_ITSELF = ("Accept", "Content-Type")
 
 
@@ -59,7 +62,7 @@ class SingleAttemptSession(AIOHTTPSession):
     _get_ssl_context: Callable[[], ssl.SSLContext]
 
     def __init__(self, **options: Any) -> None:
-        opened = _socket_factory(tuple(options.get("socket_options") or ()))
+        opened = socket_factory(tuple(options.get("socket_options") or ()))
         options["connector_args"] = {
             **(options.get("connector_args") or {}),
             "socket_factory": opened,
@@ -107,17 +110,14 @@ class SingleAttemptSession(AIOHTTPSession):
         proxy = self.proxy_of(place)
         if proxy is not None:
             return ProxiedExchange(self._plain(proxy), place)
-        parts = urlsplit(place)
-        secure = parts.scheme == "https"
         settings = PoolSettings(
             most=self._max_pool_connections,
             keepalive=self._connector_args["keepalive_timeout"],
             connect_timeout=self._timeout.sock_connect or math.inf,
-            context=self._context if secure else None,
+            context=self._context,
             open_socket=self._connector_args["socket_factory"],
         )
-        pool = ConnectionPool(parts.hostname or "", parts.port or (443 if secure else 80), settings)
-        return Exchange(pool, self._timeout.sock_read or math.inf, _AGENT)
+        return pooled_exchange(place, settings, self._timeout.sock_read or math.inf)
 
     def _plain(self, proxy: str) -> ClientSession:
         session = ClientSession(
@@ -146,14 +146,10 @@ class SingleAttemptSession(AIOHTTPSession):
             unverified.verify_mode = ssl.CERT_NONE
             return unverified
         context: ssl.SSLContext = self._get_ssl_context()
-        context.check_hostname = True
-        context.verify_mode = ssl.CERT_REQUIRED
-        authorities = get_cert_path(self._verify)
         try:
             if self._cert_file:
                 context.load_cert_chain(self._cert_file, self._key_file)
-            if authorities:
-                context.load_verify_locations(authorities)
+            verified_by(context, get_cert_path(self._verify))
         except OSError as error:
             raise HTTPClientError(error=error) from error
         return context
@@ -188,17 +184,6 @@ class _AskingRequest(ClientRequest):
         if self._continue is not None and conn.protocol is not None:
             conn.protocol.start_timeout()
         return response
-
-
-def _socket_factory(options: tuple[_Option, ...]) -> Callable[[tuple[Any, ...]], socket.socket]:
-    def open_socket(address: tuple[Any, ...]) -> socket.socket:
-        family, kind, protocol = address[:3]
-        opened = socket.socket(family, kind, protocol)
-        for level, name, value in options:
-            opened.setsockopt(level, name, value)
-        return opened
-
-    return open_socket
 
 
 def _sent_once(session: ClientSession) -> ClientSession:

@@ -12,7 +12,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import BytesPayload, Payload
 from yarl import URL
 
-from s3k_async.backends.aws.bounds import in_time, read_body
+from s3k_async.backends.aws.bounded_response import read_body
+from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.connection_pool import PIECE, Body
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.errors import ClosedClientError

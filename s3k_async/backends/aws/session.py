@@ -1,8 +1,10 @@
 """Sessions and clients of aioboto3, made from the settings on first use.
 
-A client belongs to the process and the event loop that first used it. botocore is imported, and its
-service models are read and parsed, in a worker thread. The first call on the loop only makes the
-client's classes and, over TLS, loads the certificates (some tens of milliseconds).
+A client belongs to the process and the event loop that first used it. Signed requests need no more
+than a channel, which does without botocore if region, endpoint and credentials are known without it
+(`static_access`). botocore is imported, and its service models are read and parsed, in a worker
+thread. The first call on the loop only makes the client's classes and, over TLS, loads the
+certificates (some tens of milliseconds).
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
-from botocore.exceptions import BotoCoreError
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
@@ -24,8 +25,9 @@ from s3k_async.backends.aws.encryption import (
     customer_key_headers,
     require_private,
 )
-from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.error_mapping import is_of_library, map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
+from s3k_async.backends.aws.static_access import REGION_VARIABLE, static_access
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
 
 if TYPE_CHECKING:
@@ -38,9 +40,6 @@ __all__ = ["AwsClient", "Service", "Session"]
 Service: TypeAlias = Literal["cloudwatch", "dynamodb", "s3", "sns", "sqs", "sts"]
 
 _DEFAULT_REGION = "us-east-1"
-_REGION = "AWS_REGION"
-"""The first variable for the region in the other SDKs and the command line of AWS; botocore knows
-AWS_DEFAULT_REGION alone."""
 
 _inherited: list[object] = []
 """Clients inherited by a forked child: kept for good, because collecting one would close
@@ -103,6 +102,16 @@ class AwsClient:
     async def get(self) -> Any:
         """The client. Raises ClosedClientError, WrongLoopError (another live loop uses it),
         ConfigError, CredentialsError."""
+        making = await self._join()
+        if self._client is None:
+            async with making:
+                if self._client is None:
+                    await self._open()
+        return self._client
+
+    async def _join(self) -> anyio.Lock:
+        """Make the client one of the running loop and this process, and discard what belongs to
+        others. Returns the lock for making its parts. Raises ClosedClientError, WrongLoopError."""
         if self._closed:
             raise ClosedClientError(f"the {self.service} client is closed")
         loop = asyncio.get_running_loop()
@@ -116,28 +125,20 @@ class AwsClient:
             context, channel = self._context, self._channel
             self._reset(loop)
             await _close_client(context, channel)
-        if self._client is None:
-            assert self._making is not None
-            async with self._making:
-                if self._client is None:
-                    await self._open()
-        return self._client
+        assert self._making is not None
+        return self._making
 
     async def region(self) -> str:
-        """The region that requests are signed for."""
-        return str((await self.get()).meta.region_name)
+        """The region that requests are signed for. Errors as for `get`."""
+        return (await self.channel()).region
 
     async def channel(self, runtime: Runtime = SYSTEM) -> Channel:
         """Endpoint, region and credentials of the client, and a session for requests signed by this
         package. Errors as for `get`."""
-        client = await self.get()
-        assert self._making is not None
-        async with self._making:
+        making = await self._join()
+        async with making:
             if self._channel is None:
-                from s3k_async.backends.aws.endpoint import open_channel
-
-                with map_exceptions(None):
-                    channel = await open_channel(client, runtime)
+                channel = await self._made_channel(runtime)
                 if self._closed:
                     await channel.close()
                     raise ClosedClientError(
@@ -146,16 +147,31 @@ class AwsClient:
                 self._channel = channel
             return self._channel
 
+    async def _made_channel(self, runtime: Runtime) -> Channel:
+        from s3k_async.backends.aws.endpoint import open_channel, static_channel
+
+        access = None
+        if self.given is None:
+            access = await anyio.to_thread.run_sync(static_access, self.config, self.service)
+        with map_exceptions(None):
+            if access is not None:
+                if self.service == "s3":
+                    require_private(self.config, access.endpoint)
+                return await static_channel(access, self.config, runtime)
+            if self._client is None:
+                await self._open()
+            return await open_channel(self._client, runtime)
+
     async def close(self) -> None:
         """Close the connections. Idempotent; a client of another process or of a closed loop is
         skipped."""
         self._closed = True
         context, self._context, self._client = self._context, None, None
         channel, self._channel = self._channel, None
-        if context is None:
+        if context is None and channel is None:
             return
         if self._process != os.getpid():
-            _inherited.extend((context, channel))
+            _inherited.extend(each for each in (context, channel) if each is not None)
         elif self._loop is asyncio.get_running_loop():
             with anyio.CancelScope(shield=True):
                 await _close_client(context, channel)
@@ -181,7 +197,7 @@ class AwsClient:
                 context = session.client(self.service, **self._options(session))
                 client = await context.__aenter__()
             except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
-                if isinstance(error, BotoCoreError | S3kError):
+                if isinstance(error, S3kError) or is_of_library(error):
                     raise
                 # Its message may quote the endpoint with a password.
                 error.args = (str(error).replace(str(endpoint), str(without_user(endpoint))),)
@@ -226,7 +242,7 @@ class AwsClient:
 
     def _options(self, session: Session) -> dict[str, Any]:
         config = self.config
-        region = config.region or session.region_name or os.environ.get(_REGION)
+        region = config.region or session.region_name or os.environ.get(REGION_VARIABLE)
         if region is None and config.endpoint is not None:
             region = _DEFAULT_REGION
         options = {
@@ -287,8 +303,8 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     if given is None:
         core: Any = DirectSession()
         session: Any = aioboto3.Session(profile_name=config.profile, botocore_session=core)
-        if os.environ.get(_REGION):
-            core.set_config_variable("region", os.environ[_REGION])
+        if os.environ.get(REGION_VARIABLE):
+            core.set_config_variable("region", os.environ[REGION_VARIABLE])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
         if config.delegated is not None:
             from s3k_async.backends.aws.temporary_credentials import use_source

@@ -14,7 +14,7 @@ import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.aws.access import AwsConfig
-from s3k_async.backends.aws.bounds import in_time, read_body
+from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.encryption import storage_parameters
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.session import AwsClient
@@ -312,6 +312,8 @@ class S3Blobs:
             request["IfMatch"] = f'"{if_match}"'
         client = await self.client()
         with map_exceptions(self._uri(full), codes=self._by_get):
+            from s3k_async.backends.aws.bounded_response import read_body
+
             with in_time():
                 answer = await client.get_object(**request)
                 async with answer["Body"] as body:
@@ -633,10 +635,8 @@ class S3Blobs:
         return True
 
     async def exists(self) -> bool:
-        client = await self.client()
         try:
-            with map_exceptions(self.bucket, codes=BY_HEAD):
-                await client.head_bucket(Bucket=self.bucket)
+            await self._head_bucket()
         except (AbsentError, VolumeNotFoundError):
             return False
         return True
@@ -697,11 +697,18 @@ class S3Blobs:
     async def abort_upload(self, upload: Unfinished) -> None:
         await self._resumed(self._prefix + upload.key, upload.id).abort()
 
-    async def now_ms(self) -> int:
+    async def _head_bucket(self) -> str:
+        """The time of the service, as in its header. Raises AbsentError, VolumeNotFoundError."""
         client = await self.client()
-        with map_exceptions(self.bucket):
+        with map_exceptions(self.bucket, codes=BY_HEAD):
             answer = await client.head_bucket(Bucket=self.bucket)
-            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+            return answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+
+    async def now_ms(self) -> int:
+        try:
+            date = await self._head_bucket()
+        except AbsentError as error:
+            raise VolumeNotFoundError("no such bucket", path=self.bucket) from error
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:

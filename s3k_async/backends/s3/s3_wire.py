@@ -31,6 +31,7 @@ from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
+    BY_HEAD,
     DOCUMENT,
     IF_ABSENT,
     IF_MATCH,
@@ -253,6 +254,11 @@ class WireBlobs(S3Blobs):
         return int(size), _etag(answer), _modified_ms(answer)
 
     @_else_by_reference
+    async def _head_bucket(self) -> str:
+        answer = await self._send("HeadBucket", "HEAD", "", path=self.bucket, codes=BY_HEAD)
+        return answer.headers.get("Date", "")
+
+    @_else_by_reference
     async def _copy_object(
         self, source_bucket: str, source_full: str, full: str, if_match: str | None
     ) -> str:
@@ -392,9 +398,10 @@ class WireBlobs(S3Blobs):
 
     async def _find(self) -> _Target:
         """The target of requests: the bucket's own host at AWS if there is one, else its path."""
-        client: Any = await self.client()
-        host = urlsplit(client.meta.endpoint_url).hostname or ""
-        style = client.meta.config.s3 or {}
+        with map_exceptions(self._root):
+            channel = await self.aws.channel(self._runtime)
+        host = urlsplit(channel.endpoint).hostname or ""
+        style = channel.bucket_options
         if style.get("use_accelerate_endpoint"):
             self._by_reference = True
             raise _UnclearError("the bucket is reached by another host", path=self._root)

@@ -13,7 +13,7 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async.alerts.alert import Alert, AlertSource
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
-from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -25,8 +25,18 @@ from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volum
 from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
 from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes.table_capacity import limited_capacity
 
-__all__ = ["fsck", "print_repair", "print_report", "repair", "verify"]
+__all__ = [
+    "finding_fields",
+    "finding_line",
+    "fsck",
+    "print_repair",
+    "print_report",
+    "problem_counts",
+    "repair",
+    "verify",
+]
 
 T = TypeVar("T")
 
@@ -109,6 +119,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @click.command(cls=VolumeCommand)
 @_options("reported")
 @click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
+@capacity_options("read")
 @click.pass_obj
 def verify(
     invocation: Invocation,
@@ -117,6 +128,7 @@ def verify(
     grace: float,
     resume: str | None,
     deep: bool,
+    read_units: float | None,
 ) -> None:
     """Check table, log and data, and list findings; read-only.
 
@@ -129,7 +141,12 @@ def verify(
             volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell
         )
 
-    _run(invocation, arguments, path, _Check("fsck verify", work, verify_alerts, print_report))
+    _run(
+        invocation,
+        arguments,
+        path,
+        _Check("fsck verify", work, verify_alerts, print_report, read_units),
+    )
 
 
 def print_report(invocation: Invocation, report: VerifyReport) -> None:
@@ -138,7 +155,7 @@ def print_report(invocation: Invocation, report: VerifyReport) -> None:
         invocation.output.json(_document(report))
     else:
         for finding in report.problems:
-            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+            invocation.output.line(finding_line(finding))
         invocation.output.line(_summary(report))
     if not report.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
@@ -153,6 +170,7 @@ def print_report(invocation: Invocation, report: VerifyReport) -> None:
 )
 @click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
 @click.option("--audit", metavar="FILE", help="Also append the audit trail to a local file.")
+@capacity_options("read", "write")
 @click.pass_obj
 def repair(
     invocation: Invocation,
@@ -163,6 +181,8 @@ def repair(
     deep: bool,
     yes: bool,
     audit: str | None,
+    read_units: float | None,
+    write_units: float | None,
 ) -> None:
     """Repair the findings of verify that can be repaired automatically. A dry run without --yes.
 
@@ -183,7 +203,8 @@ def repair(
             progress=tell,
         )
 
-    _run(invocation, arguments, path, _Check("fsck repair", work, repair_alerts, print_repair))
+    check = _Check("fsck repair", work, repair_alerts, print_repair, read_units, write_units)
+    _run(invocation, arguments, path, check)
 
 
 def print_repair(invocation: Invocation, report: RepairReport) -> None:
@@ -203,7 +224,7 @@ def print_repair(invocation: Invocation, report: RepairReport) -> None:
                 f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}"
             )
         for finding in remaining:
-            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+            invocation.output.line(finding_line(finding))
         invocation.output.line(_repair_summary(report, len(remaining)))
     if not report.left.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
@@ -217,6 +238,8 @@ class _Check(Generic[T]):
     work: Callable[[Volume, str, Tell | None], Awaitable[T]]
     alerts: Callable[[AlertSource, T], list[Alert]]
     show: Callable[[Invocation, T], None]
+    read_units: float | None = None
+    write_units: float | None = None
 
 
 def _run(
@@ -236,15 +259,26 @@ def _run(
         try:
             if await volume.store.get(top) is None:
                 raise PathNotFoundError("no such file or directory", path=top)
-            with volume.freeing_space(), invocation.meter("fsck") as meter:
-                return await check.work(volume, top, meter.part())
+            async with limited_capacity(
+                volume, read_units=check.read_units, write_units=check.write_units
+            ):
+                return await run(volume)
         finally:
             await volume.close()
+
+    async def run(volume: Volume) -> T:
+        with volume.freeing_space(), invocation.meter("fsck") as meter:
+            return await check.work(volume, top, meter.part())
 
     with CommandAlerts(invocation, config, check.operation) as alerts:
         report = anyio.run(main)
         alerts.add(lambda source: check.alerts(source, report))
         check.show(invocation, report)
+
+
+def finding_line(finding: Finding) -> str:
+    """A finding as a line of output."""
+    return f"{finding.kind}: {_where(finding)}: {finding.detail}"
 
 
 def _where(finding: Finding) -> str:
@@ -276,10 +310,10 @@ def _repair_document(report: RepairReport) -> dict[str, Any]:
             for (action, outcome), count in sorted(report.outcomes.items())
         ],
         "repairs": [
-            {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None}
+            {**finding_fields(each.finding), "outcome": each.outcome, "reason": each.reason or None}
             for each in report.repairs
         ],
-        "problems": [_finding(finding) for finding in report.left.problems],
+        "problems": [finding_fields(finding) for finding in report.left.problems],
     }
 
 
@@ -318,21 +352,27 @@ def _summary(report: VerifyReport) -> str:
         text += f"; noted: {', '.join(f'{report.kinds[kind]:,} {kind}' for kind in noted)}"
     if report.clean:
         return f"clean: {text}"
+    return f"{problem_counts(report)} in {text}"
+
+
+def problem_counts(report: VerifyReport) -> str:
+    """The number of problems of each kind, as the beginning of a summary."""
     kinds = {kind: count for kind, count in report.kinds.items() if kind in PROBLEMS}
     found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    return f"found {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
+    return f"found {plural(sum(kinds.values()), 'problem')} ({found})"
 
 
 def _document(report: VerifyReport) -> dict[str, Any]:
     return {
         "clean": report.clean,
         **_counts(report),
-        "problems": [_finding(finding) for finding in report.problems],
-        "notes": [_finding(finding) for finding in report.findings if not finding.is_problem],
+        "problems": [finding_fields(finding) for finding in report.problems],
+        "notes": [finding_fields(finding) for finding in report.findings if not finding.is_problem],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_fields(finding: Finding) -> dict[str, Any]:
+    """The JSON fields of a finding."""
     return {
         "kind": finding.kind,
         "detail": finding.detail,

@@ -113,12 +113,12 @@ def init(
         )
     )
     written = _save(*saved) if saved is not None else None
-    text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"
+    text = f"volume {record.name}: table {config.where}, suffix count {record.suffix_count}"
     invocation.say(
         f"{text}; saved in {written}" if written else text,
         name=record.name,
         id=record.volume_id,
-        table=config.table.label,
+        table=config.where,
         data=record.data,
         log=record.log,
         log_mode=record.log_mode,
@@ -185,13 +185,13 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     """Delete a volume and all of its data. The volume must not be in use.
 
     Asks for confirmation on a terminal; --yes is required otherwise. Only the volume's own objects
-    are deleted; the bucket remains.
+    are deleted; the bucket remains, and so does a table that it shares with other volumes.
     """
     from s3k_async.volumes import destroy_volume
 
     address = _volume(volume)
     config = invocation.resolve(address.volume)
-    where = config.table.label
+    where = config.where
     if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) permanently?"):
         raise click.UsageError("nothing was destroyed: confirm with --yes")
     try:
@@ -199,6 +199,8 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     except DirectoryNotEmptyError as error:
         raise DirectoryNotEmptyError(f"{error.message} (--force)", path=where) from error
     text = f"destroyed {volume}"
+    if config.table_prefix:
+        text += f"; the table {config.table.label} was kept"
     if left:
         text += f"; {plural(left, 'object')} that are not the volume's were left in its places"
     invocation.say(text, volume=volume, table=where, left=left)

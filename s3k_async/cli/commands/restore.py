@@ -8,7 +8,9 @@ import anyio
 import click
 
 from s3k_async._core.paths import normalize
+from s3k_async.alerts.finding_alerts import restore_alerts
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -69,8 +71,10 @@ def restore(
                 progress=meter.part(),
             )
 
-    report = anyio.run(work)
-    print_restore(invocation, report, yes=yes)
+    with CommandAlerts(invocation, config, "fsck restore") as alerts:
+        report = anyio.run(work)
+        alerts.add(lambda source: restore_alerts(source, report))
+        print_restore(invocation, report, yes=yes)
 
 
 def print_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:

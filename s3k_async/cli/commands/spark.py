@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.check import print_repair, print_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
@@ -424,12 +426,15 @@ def fsck_verify(
     """Check the consistency of table, log and data, as s3k fsck verify; read-only. VOLUME may
     include a path."""
     address = volume_address(volume)
-    with session_for(invocation, address, master, output) as (session, opened):
-        from s3k_async.spark.fsck_job import verify
+    with CommandAlerts(invocation, None, "spark fsck-verify") as alerts:
+        with session_for(invocation, address, master, output) as (session, opened):
+            alerts.start(opened.driver)
+            from s3k_async.spark.fsck_job import verify
 
-        frame, report = verify(session, opened, path=address.path, **options)
-        write_output(frame, output)
-    print_report(invocation, report)
+            frame, report = verify(session, opened, path=address.path, **options)
+            write_output(frame, output)
+        alerts.add(lambda source: verify_alerts(source, report))
+        print_report(invocation, report)
 
 
 @job("fsck-repair")
@@ -452,12 +457,15 @@ def fsck_repair(
     """Repair the findings of fsck-verify, as s3k fsck repair. A dry run without --yes. VOLUME may
     include a path."""
     address = volume_address(volume)
-    with session_for(invocation, address, master, output) as (session, opened):
-        from s3k_async.spark.fsck_job import repair
+    with CommandAlerts(invocation, None, "spark fsck-repair") as alerts:
+        with session_for(invocation, address, master, output) as (session, opened):
+            alerts.start(opened.driver)
+            from s3k_async.spark.fsck_job import repair
 
-        frame, report = repair(session, opened, path=address.path, dry_run=not yes, **options)
-        write_output(frame, output)
-    print_repair(invocation, report)
+            frame, report = repair(session, opened, path=address.path, dry_run=not yes, **options)
+            write_output(frame, output)
+        alerts.add(lambda source: repair_alerts(source, report))
+        print_repair(invocation, report)
 
 
 # Spark

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from s3k_async.alerts.finding_alerts import collection_alerts
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.gc import print_collection, sweeping
 from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
@@ -38,19 +40,22 @@ def gc(
     Safe beside writers, readers and other runs.
     """
     address = whole_volume(volume)
-    with (
-        session_for(invocation, address, master, output) as (session, opened),
-        invocation.meter("gc") as meter,
-    ):
-        from s3k_async.spark import gc
+    with CommandAlerts(invocation, None, "spark gc") as alerts:
+        with (
+            session_for(invocation, address, master, output) as (session, opened),
+            invocation.meter("gc") as meter,
+        ):
+            alerts.start(opened.driver)
+            from s3k_async.spark import gc
 
-        frame, report = gc(
-            session,
-            opened,
-            dry_run=not yes,
-            trash=not no_trash,
-            progress=meter.part(),
-            **options,
-        )
-        write_output(frame, output)
-    print_collection(invocation, report.marked, report.swept, report.reclaimed)
+            frame, report = gc(
+                session,
+                opened,
+                dry_run=not yes,
+                trash=not no_trash,
+                progress=meter.part(),
+                **options,
+            )
+            write_output(frame, output)
+        alerts.add(lambda source: collection_alerts(source, report.marked, report.swept))
+        print_collection(invocation, report.marked, report.swept, report.reclaimed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from s3k_async.alerts.finding_alerts import restore_alerts
+from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.restore import print_restore
 from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
@@ -38,21 +40,24 @@ def fsck_restore(
 ) -> None:
     """Rebuild a lost table from the log, as s3k fsck restore. A dry run without --yes."""
     address = whole_volume(volume, " (--subtree)")
-    with (
-        session_for(invocation, address, master, output) as (session, opened),
-        invocation.meter("restore") as meter,
-    ):
-        from s3k_async.spark.restore_job import restore
+    with CommandAlerts(invocation, None, "spark fsck-restore") as alerts:
+        with (
+            session_for(invocation, address, master, output) as (session, opened),
+            invocation.meter("restore") as meter,
+        ):
+            alerts.start(opened.driver)
+            from s3k_async.spark.restore_job import restore
 
-        outcomes, report = restore(
-            session,
-            opened,
-            subtree=subtree,
-            dry_run=not yes,
-            tasks=tasks,
-            checkpoint=checkpoint,
-            temporary=temporary,
-            progress=meter.part(),
-        )
-        write_output(outcomes, output)
-    print_restore(invocation, report, yes=yes)
+            outcomes, report = restore(
+                session,
+                opened,
+                subtree=subtree,
+                dry_run=not yes,
+                tasks=tasks,
+                checkpoint=checkpoint,
+                temporary=temporary,
+                progress=meter.part(),
+            )
+            write_output(outcomes, output)
+        alerts.add(lambda source: restore_alerts(source, report))
+        print_restore(invocation, report, yes=yes)

@@ -55,7 +55,7 @@ def _with_tiers(
     async def opened() -> T:
         found = await open_volume(config)
         try:
-            return await work(found, need_tiers(found.blobs, config.table.label))
+            return await work(found, need_tiers(found.blobs, config.where))
         finally:
             await found.close()
 

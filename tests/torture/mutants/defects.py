@@ -27,8 +27,11 @@ class Defect:
     """What must fail, as pytest takes it."""
 
 
+SHARED_TABLES = "tests/test_shared_tables.py"
+PREFIXED_ITEMS = "tests/backends/test_prefixed_items.py"
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
+PLANNED = "tests/client/test_planned_uploads.py"
 CRASH = "tests/torture/test_crash.py"
 COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
@@ -60,6 +63,8 @@ PLAN = "tests/cli/test_plan.py"
 TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
+LOCAL_FILES = "tests/client/test_local_files.py"
+STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
 DETECTION = "tests/client/test_change_detection.py"
 S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
@@ -94,6 +99,8 @@ MULTIPART = "tests/client/test_multipart.py"
 ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
+CAPACITY = "tests/backends/test_capacity_limit.py"
+LISTED_PATHS = "tests/cli/test_listed_paths.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -275,6 +282,41 @@ DEFECTS: tuple[Defect, ...] = (
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
         "tests/oplog/test_log_writer.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
+    ),
+    Defect(
+        "planned uploads: the table does not wait for the data",
+        "txn/logged_write.py",
+        "            await upload()\n",
+        "            asyncio.ensure_future(upload())\n",
+        f"{PLANNED}::test_the_table_waits_for_both[data]",
+    ),
+    Defect(
+        "planned uploads: operations of a failed upload stay pending",
+        "txn/logged_write.py",
+        "            await to_the_end(partial(_withdraw, beginning))\n",
+        "            await asyncio.wait({beginning})\n",
+        f"{PLANNED}::test_a_failure_of_either_leaves_nothing[data]",
+    ),
+    Defect(
+        "planned uploads: an operation that became pending before the cancellation stays so",
+        "txn/logged_write.py",
+        "    if not beginning.cancelled() and beginning.exception() is None:\n",
+        "    if False:\n",
+        f"{PLANNED}::test_a_cancellation_as_the_log_answers_leaves_nothing_pending",
+    ),
+    Defect(
+        "planned uploads: another tag is not noticed",
+        "storage/planned_upload.py",
+        "        if self.stored != self.content:\n",
+        "        if False:\n",
+        f"{PLANNED}::test_another_tag_than_the_expected_one_is_logged_and_published",
+    ),
+    Defect(
+        "planned uploads: a lease that ended during the upload",
+        "namespace/store.py",
+        "        await upload()\n        self._need_lease(target.lease_ms, target.path)\n",
+        "        await upload()\n",
+        f"{PLANNED}::test_a_lease_that_ended_during_the_upload_is_noticed",
     ),
     Defect(
         "a group whose mark takes all operations for applied",
@@ -1883,6 +1925,77 @@ DEFECTS: tuple[Defect, ...] = (
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
     ),
     Defect(
+        "upload: a file that failed and is not reported",
+        "client.py",
+        "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
+        "        return done.raise_for_failures(path=place)",
+        "        return await upload(self, source, place, overwrite=overwrite, progress=progress)",
+        f"{LOCAL_FILES}::test_a_failure_in_a_directory_does_not_affect_the_others",
+    ),
+    Defect(
+        "upload: an existing file that is replaced",
+        "client.py",
+        "await upload(self, source, place, overwrite=overwrite,",
+        "await upload(self, source, place, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "download: an existing local file that is replaced",
+        "client.py",
+        "await download(self, place, target, overwrite=overwrite,",
+        "await download(self, place, target, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "static access: the keys of the settings instead of the role",
+        "backends/aws/static_access.py",
+        "        or config.role_arn is not None\n",
+        "",
+        f"{STATIC_ACCESS}::test_settings_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a profile in a shared file that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(_exists(os.environ.get(name, usual)) for name, usual in _FILES)\n",
+        "",
+        f"{STATIC_ACCESS}::test_a_shared_file_is_left_to_botocore",
+    ),
+    Defect(
+        "static access: a variable for another endpoint that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(name.startswith(_OTHER_VARIABLES) for name in os.environ)\n",
+        "",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a proxy that is bypassed",
+        "backends/aws/static_access.py",
+        "or _is_proxied(endpoint):",
+        "or False:",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a region without its variable",
+        "backends/aws/static_access.py",
+        '(REGION_VARIABLE, "AWS_DEFAULT_REGION")',
+        '("AWS_DEFAULT_REGION", REGION_VARIABLE)',
+        f"{STATIC_ACCESS}::test_it_is_what_botocore_determines",
+    ),
+    Defect(
+        "static access: certificates that are not verified",
+        "backends/aws/pooled_http.py",
+        "    if authorities is False:",
+        "    if True:",
+        "tests/backends/aws/test_wire.py::test_tls",
+    ),
+    Defect(
+        "a volume that is opened through botocore",
+        "backends/s3/s3_wire.py",
+        "    @_else_by_reference\n    async def _head_bucket(",
+        "    @_else_by_reference\n    async def _head_bucket_unused(",
+        f"{STATIC_ACCESS}::test_a_volume_with_static_keys_needs_no_botocore",
+    ),
+    Defect(
         "roles: an external id that is not sent",
         "backends/aws/assumed_role.py",
         "config.web_identity_token_file else config.external_id",
@@ -1902,6 +2015,13 @@ DEFECTS: tuple[Defect, ...] = (
         "        if keys.token:\n",
         "        if True:\n",
         f"{DELEGATION}::test_tasks_use_a_session_of_the_driver",
+    ),
+    Defect(
+        "delegation: keys in the environment of a task come first",
+        "backends/aws/static_access.py",
+        "        or config.delegated is not None\n",
+        "",
+        f"{STATIC_ACCESS}::test_settings_that_are_left_to_botocore",
     ),
     Defect(
         "delegation: tasks assume the role",
@@ -3537,6 +3657,97 @@ DEFECTS: tuple[Defect, ...] = (
         f"{ALERTS}::test_ten_paths_are_sent",
     ),
     Defect(
+        "alerts: a path of any length is sent whole",
+        "alerts/alert.py",
+        "tuple(_clipped(path, _LONGEST_PATH) for path in paths)",
+        "paths",
+        f"{ALERTS}::test_a_message_is_shorter_than_the_services_accept",
+    ),
+    Defect(
+        "alerts: a message that is refused for good holds up others",
+        "alerts/aws_sinks.py",
+        "refused = refused or error",
+        "raise",
+        f"{ALERT_QUEUES}::test_a_message_that_is_refused_for_good_does_not_hold_up_others",
+    ),
+    Defect(
+        "alerts: accepted messages are sent again",
+        "alerts/aws_sinks.py",
+        "self._accepted |= {",
+        "_ = {",
+        f"{ALERT_QUEUES}::test_a_batch_that_was_refused_in_part_is_sent_again",
+    ),
+    Defect(
+        "alerts: an error of sending replaces that of the run",
+        "cli/command_alerts.py",
+        "if error is None or isinstance(error, click.exceptions.Exit):",
+        "if not isinstance(error, S3kError):",
+        f"{ALERT_COMMANDS}::test_a_failure_to_delete_is_not_replaced_by_one_of_alerts",
+    ),
+    Defect(
+        "capacity: what a request consumed is not deducted",
+        "_core/capacity_limit.py",
+        "self._pace(operation).deduct(units - 1)",
+        "self._pace(operation).deduct(0)",
+        f"{CAPACITY}::test_requests_wait_for_the_units_that_others_consumed",
+    ),
+    Defect(
+        "capacity: the renewal of a lease waits for units",
+        "backends/retrying/request_pipeline.py",
+        ' != "table" or _AT_ONCE.get():',
+        ' != "table":',
+        f"{CAPACITY}::test_a_renewal_of_a_lease_does_not_wait",
+    ),
+    Defect(
+        "capacity: a table that reports no units is not refused",
+        "volumes/table_capacity.py",
+        "if not limit.is_reported:",
+        "if False:",
+        f"{CAPACITY}::test_a_table_without_units_is_refused_by_name",
+    ),
+    Defect(
+        "metrics: a repair is no event",
+        "integrity/repair.py",
+        'note_event(f"fsck.repaired.{task.finding.kind}")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_each_repair_is_an_event_of_its_kind",
+    ),
+    Defect(
+        "metrics: a resolved intent is no event",
+        "txn/intent_resolver.py",
+        'note_event("intent.applied" if published else "intent.removed")',
+        "pass",
+        "tests/observation/test_observed_verbs.py::test_a_resolved_intent_is_an_event",
+    ),
+    Defect(
+        "verify: a change during the check is damage",
+        "bulk/path_verification.py",
+        "await self._read_again(entry.path) if found else entry",
+        "entry",
+        f"{LISTED_PATHS}::test_a_change_during_the_check_is_no_damage",
+    ),
+    Defect(
+        "verify: the entity tag is not compared",
+        "bulk/path_verification.py",
+        "return bool(entry.etag) and any(",
+        "return False and any(",
+        f"{LISTED_PATHS}::test_each_kind_of_damage_is_a_finding_and_an_alert",
+    ),
+    Defect(
+        "verify: a volume that does not answer ends the check",
+        "cli/commands/listed_paths.py",
+        "            check.error = error\n",
+        "            check.error = error\n            raise\n",
+        f"{LISTED_PATHS}::test_a_volume_that_does_not_answer_does_not_end_the_check_of_another",
+    ),
+    Defect(
+        "alerts: a restore does not tell what it restored",
+        "alerts/finding_alerts.py",
+        "if report.written:",
+        "if report.written < 0:",
+        "tests/cli/test_restore.py::test_a_restore_sends_alerts",
+    ),
+    Defect(
         "alerts: a drained message stays in the queue",
         "cli/commands/alerts.py",
         "                await batch.delete()\n",
@@ -3549,5 +3760,76 @@ DEFECTS: tuple[Defect, ...] = (
         'raise ConfigError(f"alerts: not an address: {_REMEDY}")',
         'raise ConfigError(f"alerts: not an address: {text}")',
         f"{ALERTS}::test_what_is_no_address_is_refused_and_not_quoted",
+    ),
+    Defect(
+        "shared tables: a scan returns the items of volumes whose prefix begins alike",
+        "backends/retrying/prefixed_items.py",
+        "str(item[PARTITION]).startswith(self._start)",
+        "str(item[PARTITION]).startswith(self._name)",
+        f"{PREFIXED_ITEMS}::test_keys_in_the_table_begin_with_the_prefix",
+    ),
+    Defect(
+        "shared tables: stored items in errors have the keys of the table",
+        "backends/retrying/prefixed_items.py",
+        "position: None if item is None else self._relative(item)",
+        "position: item",
+        f"{PREFIXED_ITEMS}::test_errors_name_relative_keys",
+    ),
+    Defect(
+        "shared tables: keys that were left out are requested below the prefix twice",
+        "backends/retrying/prefixed_items.py",
+        "left=[self._relative_key(key) for key in error.left]",
+        "left=error.left",
+        f"{PREFIXED_ITEMS}::test_what_the_service_left_out_is_requested_again",
+    ),
+    Defect(
+        "shared tables: partition keys may be too long with the prefix",
+        "backends/retrying/prefixed_items.py",
+        "and len(partition.encode()) > _MOST",
+        "and len(key.partition.encode()) > _MOST",
+        f"{SHARED_TABLES}::test_a_name_too_long_for_the_prefix_is_refused",
+    ),
+    Defect(
+        "shared tables: a shared table has no record of its own",
+        "volumes/creation.py",
+        "            if config.table_prefix:\n"
+        "                await share(*connections.whole_table(), where, runtime=runtime)\n",
+        "",
+        f"{SHARED_TABLES}::test_a_volume_without_a_prefix_shares_with_none",
+    ),
+    Defect(
+        "shared tables: a destroyed volume stays in the catalog",
+        "txn/shared_table.py",
+        "        last.append(Delete(listed, _EXISTS))\n",
+        "        pass\n",
+        f"{SHARED_TABLES}::test_destroy_leaves_the_neighbour_as_it_is",
+    ),
+    Defect(
+        "shared tables: the record of a shared table replaces that of a volume",
+        "txn/shared_table.py",
+        "await whole.write(Put(record, ABSENT))",
+        f"await whole.write(Put(record, {ANYTHING}))",
+        f"{SHARED_TABLES}::test_a_volume_of_the_other_kind_that_is_created_meanwhile_is_kept",
+    ),
+    Defect(
+        "shared tables: a table whose volume lost its record is shared",
+        "txn/shared_table.py",
+        "if item is not None or await _is_tagged(table):",
+        "if item is not None:",
+        f"{SHARED_TABLES}::test_a_table_of_other_software_is_refused",
+    ),
+    Defect(
+        "shared tables: all volumes of a table are one to the marks of locations",
+        "volumes/claims.py",
+        "    if own != others:\n        return False\n",
+        "",
+        f"{SHARED_TABLES}::test_two_volumes_have_no_location_in_common",
+    ),
+    Defect(
+        "shared tables: open clients are not waited for",
+        "volumes/destruction.py",
+        "await runtime.sleep(QUIET_SECONDS)",
+        "await runtime.sleep(0)",
+        f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
     ),
 )

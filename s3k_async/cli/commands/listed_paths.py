@@ -1,0 +1,233 @@
+"""verify: the check of listed paths, with alerts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from s3k_async._core.paths import normalize
+from s3k_async.alerts.alert import Alert, AlertSource
+from s3k_async.alerts.finding_alerts import error_alerts, verify_alerts
+from s3k_async.bulk.path_verification import THREADS, PathVerifier
+from s3k_async.bulk.transfer import ProgressCallback
+from s3k_async.cli.chunked_work import need_one_way
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command_alerts import CommandAlerts
+from s3k_async.cli.commands.check import finding_fields, finding_line, problem_counts
+from s3k_async.cli.exit_codes import ExitCode
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import plural
+from s3k_async.cli.path_lists import open_list
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.volume_addresses import Address, parse_address, shown
+from s3k_async.client import volume_of
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import S3kError
+from s3k_async.integrity.repair import scope_of
+from s3k_async.integrity.verify import VerifyReport
+from s3k_async.model import ROOT, Progress
+
+__all__ = ["verify"]
+
+_MOST_THREADS: Final = 1024
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    help="Check the paths in FILE, one per line, or JSON lines; - is standard input.",
+)
+@click.option("-0", "--null", is_flag=True, help="The paths in FILE are terminated by NUL.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, _MOST_THREADS),
+    default=THREADS,
+    show_default=True,
+    metavar="N",
+    help="Number of files that are checked concurrently.",
+)
+@click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
+@click.pass_obj
+def verify(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    file: str | None,
+    null: bool,
+    threads: int,
+    deep: bool,
+) -> None:
+    """Check that listed files exist and have their data, in its size and with its ETag; read-only.
+
+    A directory stands for all files below it. Paths may be of several volumes. In FILE, empty lines
+    and lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
+    volume to its own sinks. Exits with 9 if there are problems.
+    """
+    need_one_way(paths, file, "--file", {"--null": null}, at_least=1)
+    checks = _Checks(invocation, threads, deep)
+
+    async def work(clients: Clients) -> None:
+        with invocation.meter("verify") as meter:
+            await checks.run(clients, paths, file, null=null, progress=meter.part())
+
+    invocation.run(work)
+    found = list(checks.found.values())
+    failures: list[tuple[str, Exception]] = []
+    try:
+        failures += _printed(invocation, found)
+    finally:  # also if the output was closed
+        failures += _alerted(invocation, found)
+    _finish(found, failures)
+
+
+@dataclass(slots=True)
+class _VolumeCheck:
+    """The check of the paths of one volume. `error`: what ended it early."""
+
+    address: Address
+    config: VolumeConfig
+    name: str
+    report: VerifyReport
+    verifier: PathVerifier | None = None
+    error: S3kError | None = None
+
+    def alerts(self, source: AlertSource) -> list[Alert]:
+        """The alerts about its findings, and about a timeout or throttling that ended it."""
+        ended = [] if self.error is None else error_alerts(source, self.error)
+        return verify_alerts(source, self.report) + ended
+
+
+class _Checks:
+    """The checks of all volumes of a list. One that fails does not affect the others."""
+
+    def __init__(self, invocation: Invocation, threads: int, deep: bool) -> None:
+        self.found: dict[str | None, _VolumeCheck] = {}
+        self._invocation = invocation
+        self._threads = threads
+        self._deep = deep
+
+    async def run(
+        self,
+        clients: Clients,
+        paths: Sequence[str],
+        file: str | None,
+        *,
+        null: bool,
+        progress: ProgressCallback | None,
+    ) -> None:
+        """Check the arguments, or the paths of a file. Raises ConfigError and the errors of
+        lists."""
+        done, total = 0, None
+        async with aclosing(_grouped(paths, file, null=null)) as groups:
+            async for address, some, total in groups:
+                await self._check(clients, address, some)
+                done += len(some)
+                if progress is not None:
+                    progress(Progress("verify", done, total, unit="paths"))
+
+    async def _check(self, clients: Clients, address: Address, paths: Sequence[str]) -> None:
+        check = self.found.get(address.volume)
+        if check is None:
+            config = self._invocation.resolve(address.volume)
+            name = address.volume or f"s3k://{config.name or config.table.label}"
+            check = self.found[address.volume] = _VolumeCheck(address, config, name, VerifyReport())
+        if check.error is not None:
+            return
+        try:
+            await (check.verifier or await self._opened(clients, check)).check(paths)
+        except S3kError as error:
+            check.error = error
+
+    async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
+        client = await clients.of(check.address)
+        check.name = shown(client, ROOT)
+        check.verifier = PathVerifier(
+            scope_of(volume_of(client)), self._threads, self._deep, check.report
+        )
+        return check.verifier
+
+
+async def _grouped(
+    paths: Sequence[str], file: str | None, *, null: bool
+) -> AsyncGenerator[tuple[Address, list[str], int], None]:
+    """An address of a volume, normalised paths in it, and the number of all paths; a volume may
+    occur more than once."""
+    if file is None:
+        for address in map(parse_address, paths):
+            yield address, [normalize(address.path)], len(paths)
+        return
+    async with open_list(file, 1, null=null, annotated=True) as records:
+        async for volume, some in records.chunks_by_volume():
+            yield Address(volume, ROOT, volume or ROOT), some, records.count
+
+
+def _printed(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tuple[str, Exception]]:
+    """Print findings and summaries; returns the errors that ended checks."""
+    failures = [(each.name, each.error) for each in checks if each.error is not None]
+    if invocation.json:
+        invocation.output.json(
+            {
+                "clean": not failures and all(each.report.clean for each in checks),
+                "volumes": [_document(each) for each in checks],
+            }
+        )
+        return list(failures)
+    for each in checks:
+        for finding in each.report.problems:
+            invocation.output.line(finding_line(finding))
+        if not invocation.quiet:
+            invocation.output.line(_summary(each))
+    return list(failures)
+
+
+def _summary(check: _VolumeCheck) -> str:
+    report = check.report
+    text = f"{plural(report.files, 'file')}, {report.bytes:,} bytes in {check.name}"
+    if not report.clean:
+        text = f"{problem_counts(report)} in {text}"
+    elif check.error is None:
+        return f"clean: {text}"
+    return text if check.error is None else f"incomplete: {text}"
+
+
+def _document(check: _VolumeCheck) -> dict[str, Any]:
+    report = check.report
+    return {
+        "volume": check.name,
+        "clean": report.clean and check.error is None,
+        "complete": check.error is None,
+        "files": report.files,
+        "directories": report.directories,
+        "reservations": report.reservations,
+        "bytes": report.bytes,
+        "problems": [finding_fields(finding) for finding in report.problems],
+    }
+
+
+def _alerted(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tuple[str, Exception]]:
+    """Send the alerts of each volume to its sinks; returns the errors that its settings do not
+    permit to ignore."""
+    failures: list[tuple[str, Exception]] = []
+    for each in checks:
+        try:
+            with CommandAlerts(invocation, each.config, "verify") as alerts:
+                alerts.add(each.alerts)
+        except S3kError as error:
+            failures.append((each.name, error))
+    return failures
+
+
+def _finish(checks: Sequence[_VolumeCheck], failures: Sequence[tuple[str, Exception]]) -> None:
+    """Raise the errors, else Exit if there are problems."""
+    if len(checks) == 1 and failures:
+        raise failures[0][1]
+    if failures:
+        raise FailedOperandsError(failures, some_succeeded=len(failures) < len(checks))
+    if not all(each.report.clean for each in checks):
+        raise click.exceptions.Exit(ExitCode.DAMAGE)

@@ -1,0 +1,72 @@
+"""volumes: the volumes of a table."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import click
+
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import time_text
+from s3k_async.volumes.table_volumes import TableVolume, table_volumes
+
+__all__ = ["volumes"]
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("table")
+@click.pass_obj
+def volumes(invocation: Invocation, table: str) -> None:
+    """List the volumes of TABLE, written as the setting table: a DynamoDB table, sqlite:PATH.
+
+    Each line: prefix, state, layout, time of creation, id, name, location of the data, features. A
+    volume without a prefix has a table of its own, and - as its prefix. A state other than ready:
+    locked by work in progress, interrupted, destroying, or damaged. With --json, one JSON object
+    per line.
+    """
+    from s3k_async.settings import local_table
+
+    location = local_table(table, config=invocation.config, **invocation.settings)
+    tuning = invocation.tuning()
+
+    async def work() -> None:
+        async with aclosing(table_volumes(location, tuning)) as found:
+            async for each in found:
+                if invocation.json:
+                    invocation.output.json(_document(each))
+                else:
+                    invocation.output.line(_line(each))
+
+    anyio.run(work)
+
+
+def _document(found: TableVolume) -> dict[str, Any]:
+    document: dict[str, Any] = {"prefix": found.prefix, "state": found.state}
+    record = found.record
+    if record is None:
+        return {**document, "problem": found.problem}
+    return {
+        **document,
+        "id": record.volume_id,
+        "name": record.name,
+        "layout": record.layout,
+        "suffix_count": record.suffix_count,
+        "data": record.data,
+        "log": record.log,
+        "flags": list(record.flags),
+        "created_ms": record.created_ms,
+    }
+
+
+def _line(found: TableVolume) -> str:
+    prefix, record = found.prefix or "-", found.record
+    if record is None:
+        return f"{prefix}  {found.state}  {found.problem}"
+    created = time_text(record.created_ms)
+    return (
+        f"{prefix}  {found.state}  {record.layout}  {created}  {record.volume_id}  "
+        f"{record.name}  {record.data}  {','.join(record.flags) or '-'}"
+    )

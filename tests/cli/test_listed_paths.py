@@ -1,0 +1,148 @@
+"""verify: the check of listed paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.bulk.path_verification import PathVerifier
+from s3k_async.client import volume_of
+from s3k_async.errors import RequestTimeoutError
+from s3k_async.integrity.repair import scope_of
+from s3k_async.integrity.scope import Scope
+from s3k_async.integrity.verify import VerifyReport
+from tests.cli.conftest import Cli
+from tests.cli.test_alerts import Hook, hook, kinds
+from tests.cli.test_check import change_bytes, lose_bytes
+
+Tree = dict[str, bytes]
+
+__all__ = ["hook"]
+
+
+def test_a_list_of_several_volumes(
+    cli: Cli, volume: str, other_volume: str, small_tree: Tree
+) -> None:
+    cli.ok("put", "-", f"{other_volume}/x", stdin=b"four")
+    lines = f"# nightly\n/a/one.txt\n\n{other_volume}/x\n/top.txt\n"
+    done = cli.ok("verify", "-f", "-", stdin=lines.encode())
+    assert done.lines == [
+        f"clean: 2 files, 13 bytes in {volume}/",
+        f"clean: 1 file, 4 bytes in {other_volume}/",
+    ]
+    document = cli.ok("verify", "-f", "-", "--json", stdin=lines.encode()).json()
+    assert document["clean"]
+    assert [(each["volume"], each["files"], each["complete"]) for each in document["volumes"]] == [
+        (f"{volume}/", 2, True),
+        (f"{other_volume}/", 1, True),
+    ]
+    assert cli.ok("verify", "-f", "-", "-0", stdin=b"/top.txt\0/empty\0").lines == [
+        f"clean: 1 file, 3 bytes in {volume}/"
+    ]
+    assert "line 1" in cli.fails(2, "verify", "-f", "-", stdin=b"top.txt\n").errors
+    cli.fails(2, "verify")
+    cli.fails(2, "verify", "/a", "-f", "-")
+
+
+def test_each_kind_of_damage_is_a_finding_and_an_alert(
+    cli: Cli, volume: str, small_tree: Tree, hook: Hook
+) -> None:
+    lose_bytes(cli, volume, "/a/one.txt")
+    change_bytes(cli, volume, "/a/b/two.csv", b"short")
+    change_bytes(cli, volume, "/top.txt", b"pot")
+    done = cli("verify", "/a", "/top.txt", "/gone", "/top.txt/below", "--threads", "2")
+    assert (done.code, done.errors) == (9, "")
+    assert sorted(line.partition(": ")[2].split(":")[0] for line in done.lines[:-1]) == [
+        "/a/b/two.csv",
+        "/a/one.txt",
+        "/gone",
+        "/top.txt",
+        "/top.txt/below",
+    ]
+    assert done.lines[-1] == (
+        "found 5 problems (1 checksum_mismatch, 1 data_missing, 2 entry_missing, 1 size_mismatch) "
+        f"in 4 files, 2,013 bytes in {volume}/"
+    )
+    assert {each["operation"] for each in hook.posted} == {"verify"}
+    assert kinds(hook) == [
+        ("conflict", "checksum_mismatch", 1, ["/top.txt"]),
+        ("missing", "data_missing", 1, ["/a/one.txt"]),
+        ("missing", "entry_missing", 2, ["/gone", "/top.txt/below"]),
+        ("conflict", "size_mismatch", 1, ["/a/b/two.csv"]),
+    ]
+    hook.status = 403
+    cli.fails(5, "verify", "/top.txt", "--alerts-on-error", "error")
+    document = cli("verify", "/gone", "--json", "--alerts-on-error", "ignore").json()
+    assert not document["clean"]
+    assert [each["kind"] for each in document["volumes"][0]["problems"]] == ["entry_missing"]
+
+
+def test_a_volume_that_does_not_answer_does_not_end_the_check_of_another(
+    cli: Cli,
+    volume: str,
+    other_volume: str,
+    small_tree: Tree,
+    hook: Hook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = PathVerifier.check
+
+    async def fail(self: PathVerifier, paths: Sequence[str]) -> None:
+        if "/x" in paths:
+            raise RequestTimeoutError("no answer", path="/x")
+        await check(self, paths)
+
+    monkeypatch.setattr(PathVerifier, "check", fail)
+    done = cli("verify", f"{other_volume}/x", "/gone", "/top.txt", f"{other_volume}/y")
+    assert done.code == 10
+    assert done.errors == f"s3k: no answer: /x: {other_volume}/\n"
+    assert done.lines[0] == f"incomplete: 0 files, 0 bytes in {other_volume}/"
+    assert done.lines[-1].startswith("found 1 problem (1 entry_missing) in 1 file, ")
+    assert kinds(hook) == [
+        ("timeout", "RequestTimeoutError", 1, ["/x"]),
+        ("missing", "entry_missing", 1, ["/gone"]),
+    ]
+    hook.status = 403
+    cli.fails(8, "verify", f"{other_volume}/x", "--alerts-on-error", "ignore")
+
+
+@pytest.mark.parametrize("change", ["replace", "remove"])
+def test_a_change_during_the_check_is_no_damage(
+    cli: Cli, volume: str, small_tree: Tree, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The data of the former version is deleted after the entry was read."""
+    head = Scope.head
+
+    async def main(paths: list[str]) -> VerifyReport:
+        async with S3kClient(volume) as client:
+            changed: list[str] = []
+
+            async def racing(self: Scope, physical: str) -> BlobInfo | None:
+                if not changed:
+                    changed.append(physical)
+                    if change == "replace":
+                        await client.write("/a/one.txt", b"new content")
+                    else:
+                        await client.delete("/a/one.txt")
+                    await volume_of(client).blobs.delete(physical)
+                return await head(self, physical)
+
+            monkeypatch.setattr(Scope, "head", racing)
+            verifier = PathVerifier(scope_of(volume_of(client)), threads=1)
+            await verifier.check(paths)
+            return verifier.report
+
+    report = anyio.run(main, ["/a/one.txt"])
+    if change == "replace":
+        assert (report.clean, report.files, report.bytes) == (True, 1, 11)
+    else:
+        assert [each.kind for each in report.problems] == ["entry_missing"]
+        cli.ok("put", "-", "/a/one.txt", stdin=b"1")
+        monkeypatch.setattr(Scope, "head", head)
+        cli.ok("rm", "-r", "/a/b")
+        report = anyio.run(main, ["/a"])
+        assert (report.clean, report.files) == (True, 0)
