@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyspark
@@ -49,6 +49,11 @@ async def directory(clean_environment: None, tmp_path: Path) -> str:
 def left(directory: str) -> list[str]:
     with S3kSyncClient(directory) as fs:
         return sorted(status.path for status in fs.list("/", recursive=True) if status.is_file)
+
+
+def last_runs(cli: Cli, directory: str) -> dict[str, Any]:
+    found: dict[str, Any] = cli.ok("info", directory, "--json").json()["last_runs"]
+    return found
 
 
 def test_sums_are_those_of_du(spark: SparkSession, cli: Cli, directory: str) -> None:
@@ -167,8 +172,11 @@ def test_garbage_is_that_of_one_machine(
         "replaced",
         "unpublished",
     }
+    assert last_runs(cli, directory) == {}
     document = cli.ok(*job, "--yes", "--json").json()
     assert kinds(hook) == [("repaired", "unpublished", 1, [])]
+    counts = {"deleted": 1, "replaced": 1, "unpublished": 1}
+    assert last_runs(cli, directory)["gc"]["counts"] == counts
     assert document["deleted"] == {
         "deleted": {"objects": 1, "bytes": 6},
         "replaced": {"objects": 1, "bytes": 6},
@@ -229,6 +237,7 @@ def test_fsck_is_that_of_one_machine(
         os.unlink(unquote(fs.physical_path("/a/0/0").removeprefix("file://")))
     wanted = cli("fsck", directory, "--grace", "0").out
     assert kinds(hook) == (damage := [("missing", "data_missing", 1, ["/a/0/0"])])
+    before = last_runs(cli, directory)["fsck_verify"]
     found = cli(
         "spark",
         "fsck-verify",
@@ -242,6 +251,9 @@ def test_fsck_is_that_of_one_machine(
     )
     assert (found.code, found.out) == (9, wanted)
     assert kinds(hook) == damage
+    recorded = last_runs(cli, directory)["fsck_verify"]
+    assert recorded["counts"] == {"data_missing": 1}
+    assert recorded["time_ms"] > before["time_ms"]
     assert "/a/0/0" in {
         row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()
     }

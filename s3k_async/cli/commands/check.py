@@ -21,6 +21,7 @@ from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.facts import PROBLEMS, Finding
+from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
@@ -145,7 +146,7 @@ def verify(
         invocation,
         arguments,
         path,
-        _Check("fsck verify", work, verify_alerts, print_report, read_units),
+        _Check("fsck verify", work, verify_alerts, print_report, last_verification, read_units),
     )
 
 
@@ -203,7 +204,9 @@ def repair(
             progress=tell,
         )
 
-    check = _Check("fsck repair", work, repair_alerts, print_repair, read_units, write_units)
+    check = _Check(
+        "fsck repair", work, repair_alerts, print_repair, last_repair, read_units, write_units
+    )
     _run(invocation, arguments, path, check)
 
 
@@ -238,6 +241,7 @@ class _Check(Generic[T]):
     work: Callable[[Volume, str, Tell | None], Awaitable[T]]
     alerts: Callable[[AlertSource, T], list[Alert]]
     show: Callable[[Invocation, T], None]
+    record: Callable[[T, int], LastRun | None]
     read_units: float | None = None
     write_units: float | None = None
 
@@ -268,7 +272,10 @@ def _run(
 
     async def run(volume: Volume) -> T:
         with volume.freeing_space(), invocation.meter("fsck") as meter:
-            return await check.work(volume, top, meter.part())
+            report = await check.work(volume, top, meter.part())
+            if top == ROOT:
+                await record_run(volume, check.record(report, volume.store.runtime.now_ms()))
+            return report
 
     with CommandAlerts(invocation, config, check.operation) as alerts:
         report = anyio.run(main)

@@ -25,6 +25,7 @@ from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
+from s3k_async.integrity.last_runs import last_collection, record_run
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.table_capacity import limited_capacity
@@ -140,7 +141,9 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             collector, reclaimed = _collector(opened, asked, meter.part()), None
             if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
                 reclaimed = await collector.reclaim(asked.trash_retention, dry_run=not asked.yes)
-            return *await _collect(collector, asked), reclaimed
+            marked, swept = await _collect(collector, asked)
+            await record_run(opened, last_collection(swept, SYSTEM.now_ms()))
+            return marked, swept, reclaimed
 
     with CommandAlerts(invocation, config, "gc") as alerts:
         marked, swept, reclaimed = anyio.run(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
@@ -27,6 +29,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
+from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
@@ -433,6 +436,8 @@ def fsck_verify(
 
             frame, report = verify(session, opened, path=address.path, **options)
             write_output(frame, output)
+        if address.path == ROOT:
+            record(opened, last_verification(report, SYSTEM.now_ms()))
         alerts.add(lambda source: verify_alerts(source, report))
         print_report(invocation, report)
 
@@ -464,6 +469,8 @@ def fsck_repair(
 
             frame, report = repair(session, opened, path=address.path, dry_run=not yes, **options)
             write_output(frame, output)
+        if address.path == ROOT:
+            record(opened, last_repair(report, SYSTEM.now_ms()))
         alerts.add(lambda source: repair_alerts(source, report))
         print_repair(invocation, report)
 
@@ -618,6 +625,27 @@ def _need_new(session: SparkSession, output: str) -> None:
         raise PathExistsError(
             "the output exists and is not replaced; give another one", path=output
         )
+
+
+def record(volume: SparkVolume, run: LastRun | None) -> None:
+    """Record a run that has ended, from the driver. An error is a warning: the report follows."""
+    import anyio
+
+    from s3k_async.volumes import open_volume
+
+    async def write() -> None:
+        opened = await open_volume(volume.driver)
+        try:
+            await record_run(opened, run)
+        finally:
+            await opened.close()
+
+    if run is None:
+        return
+    try:
+        anyio.run(write)
+    except S3kError as error:
+        warnings.warn(f"the run was not recorded for s3k info: {error}", stacklevel=1)
 
 
 def write_output(frame: DataFrame, output: str | None) -> None:

@@ -100,6 +100,7 @@ ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
 CAPACITY = "tests/backends/test_capacity_limit.py"
+INFO = "tests/cli/test_info.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
@@ -3704,6 +3705,27 @@ DEFECTS: tuple[Defect, ...] = (
         "if not limit.is_reported:",
         "if False:",
         f"{CAPACITY}::test_a_table_without_units_is_refused_by_name",
+    ),
+    Defect(
+        "info: a check below a path is recorded as one of the volume",
+        "cli/commands/check.py",
+        "            if top == ROOT:\n",
+        "            if top:\n",
+        f"{INFO}::test_the_last_runs",
+    ),
+    Defect(
+        "info: a dry run of gc is recorded",
+        "integrity/last_runs.py",
+        "    if swept is None:\n        return None\n",
+        "    swept = swept or Swept()\n",
+        f"{INFO}::test_the_last_runs",
+    ),
+    Defect(
+        "info: a run fails if it cannot be recorded",
+        "integrity/last_runs.py",
+        "    except PermissionDeniedError:\n        return\n",
+        "    except PermissionDeniedError:\n        raise\n",
+        f"{INFO}::test_the_last_runs",
     ),
     Defect(
         "metrics: a repair is no event",
