@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from s3k_async.cli.commands.gc import print_collection, sweeping
-from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
+from s3k_async.cli.commands.spark import job, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.spark_sessions import session_for
 
 __all__ = ["gc"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from s3k_async.cli.commands.restore import print_restore
-from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
+from s3k_async.cli.commands.spark import job, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.spark_sessions import session_for
 
 __all__ = ["fsck_restore"]
 
