@@ -72,7 +72,16 @@ def test_sigterm_ends_the_job_and_its_jvm(directory: str, to_all: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as service:
         service.settimeout(HANGS)
         endpoint = f"http://127.0.0.1:{service.getsockname()[1]}"
-        places = ["--table", "t", "--bucket", "b", "--endpoint", endpoint, "--region", "us-east-1"]
+        places = [
+            "--table",
+            "meta",
+            "--bucket",
+            "data",
+            "--endpoint",
+            endpoint,
+            "--region",
+            "us-east-1",
+        ]
         with subprocess.Popen(
             [*COMMAND, "du", "s3k://v/", *places, "--master", "local[1]"],
             stderr=subprocess.PIPE,

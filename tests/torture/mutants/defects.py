@@ -91,6 +91,7 @@ MULTIPART = "tests/client/test_multipart.py"
 ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
+TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -3413,5 +3414,40 @@ DEFECTS: tuple[Defect, ...] = (
         'raise ConfigError(f"alerts: not an address: {_REMEDY}")',
         'raise ConfigError(f"alerts: not an address: {text}")',
         f"{ALERTS}::test_what_is_no_address_is_refused_and_not_quoted",
+    ),
+    Defect(
+        "sigterm: not handled",
+        "cli/termination.py",
+        "        signal.signal(signal.SIGTERM, self._receive)\n",
+        "",
+        f"{TERMINATION}::test_a_process_that_waits_for_input",
+    ),
+    Defect(
+        "sigterm: reported as Ctrl-C",
+        "cli/termination.py",
+        "return TerminatedError()",
+        "return error",
+        f"{TERMINATION}::test_a_process_that_waits_for_input",
+    ),
+    Defect(
+        "sigterm: a second one is ignored",
+        "cli/termination.py",
+        "                signal.raise_signal(number)\n",
+        "",
+        f"{TERMINATION}::test_a_process_that",
+    ),
+    Defect(
+        "sigterm: a repeated one ends the process",
+        "cli/termination.py",
+        "if now - self._received_at > REPEAT_SECONDS:",
+        "if now > 0:",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated",
+    ),
+    Defect(
+        "sigterm: a volume that a load created stays locked",
+        "volumes/exclusive_volume.py",
+        "                await _unlock(opened, lock)\n",
+        "                pass\n",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[load]",
     ),
 )
