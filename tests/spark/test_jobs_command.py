@@ -16,7 +16,8 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
-from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _one_line
+from s3k_async.cli.commands.spark import _form_by_content, _form_by_name
+from s3k_async.cli.spark_sessions import spark_error
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
@@ -374,7 +375,7 @@ def test_of_nested_errors_the_innermost_is_one_line() -> None:
             "\tat a.b.C\nCaused by: java.lang.RuntimeException: the reason\n\t... 30 more\n"
         )
 
-    assert str(_one_line(OfTheJvmError())) == "Spark: the reason"
+    assert str(spark_error(OfTheJvmError())) == "Spark: the reason"
 
 
 @pytest.mark.slow
@@ -426,7 +427,7 @@ def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
     class OfTheJvmError(Exception):
         java_exception = "java.io.IOException: No FileSystem for scheme\n\tat org.apache.hadoop"
 
-    assert str(_one_line(OfTheJvmError("An error occurred while calling o1.x."))) == (
+    assert str(spark_error(OfTheJvmError("An error occurred while calling o1.x."))) == (
         "Spark: java.io.IOException: No FileSystem for scheme"
     )
 
@@ -443,6 +444,6 @@ def test_an_error_in_a_worker_is_told_with_its_cause() -> None:
         )
 
     assert (
-        str(_one_line(OfAWorkerError()))
+        str(spark_error(OfAWorkerError()))
         == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"
     )

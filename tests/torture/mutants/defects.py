@@ -102,6 +102,7 @@ ALERT_COMMANDS = "tests/cli/test_alerts.py"
 CAPACITY = "tests/backends/test_capacity_limit.py"
 INFO = "tests/cli/test_info.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
+TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -3853,5 +3854,40 @@ DEFECTS: tuple[Defect, ...] = (
         "await runtime.sleep(QUIET_SECONDS)",
         "await runtime.sleep(0)",
         f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
+    ),
+    Defect(
+        "sigterm: not handled",
+        "cli/termination.py",
+        "        signal.signal(signal.SIGTERM, self._receive)\n",
+        "",
+        f"{TERMINATION}::test_a_process_that_waits_for_input",
+    ),
+    Defect(
+        "sigterm: reported as Ctrl-C",
+        "cli/termination.py",
+        "return TerminatedError()",
+        "return error",
+        f"{TERMINATION}::test_a_process_that_waits_for_input",
+    ),
+    Defect(
+        "sigterm: a second one is ignored",
+        "cli/termination.py",
+        "                signal.raise_signal(number)\n",
+        "",
+        f"{TERMINATION}::test_a_process_that",
+    ),
+    Defect(
+        "sigterm: a repeated one ends the process",
+        "cli/termination.py",
+        "if now - self._received_at > REPEAT_SECONDS:",
+        "if now > 0:",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated",
+    ),
+    Defect(
+        "sigterm: a volume that a load created stays locked",
+        "volumes/exclusive_volume.py",
+        "                await _unlock(opened, lock)\n",
+        "                pass\n",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[load]",
     ),
 )
