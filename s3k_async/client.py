@@ -63,6 +63,7 @@ from s3k_async.files.open_files import (
     open_writer,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.listing.batch_listing import BatchListing
 from s3k_async.listing.listings import (
     EntryType,
     Filter,
@@ -100,8 +101,6 @@ from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes.volume_health import VolumeHealth, check_health
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
@@ -369,15 +368,16 @@ class S3kClient:
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
+    ) -> BatchListing:
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
+        `to_pandas` of the result make a table and a data frame of them.
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
         volume, place = self._volume(), self._path(path)
         listing = Listing(recursive, include_uncommitted, sorted)
         batches = record_batches(listing.pages(volume.store, place))
-        return volume.calls.stream(batches, "list_batches", place)
+        return BatchListing(volume.calls.stream(batches, "list_batches", place))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents

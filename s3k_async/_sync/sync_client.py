@@ -6,8 +6,9 @@ import builtins
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
+from s3k_async._sync.sync_batch_listing import SyncBatchListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -27,9 +28,6 @@ from s3k_async.namespace.addresses import Path
 from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes.volume_health import VolumeHealth
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["S3kSyncClient"]
 
@@ -106,14 +104,20 @@ class S3kSyncClient(BlockingClient):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
+    ) -> SyncBatchListing:
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
+        `to_pandas` of the result make a table and a data frame of them.
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
-        return self._each(
-            lambda fs: fs.list_batches(
-                path, recursive=recursive, include_uncommitted=include_uncommitted, sorted=sorted
+        return SyncBatchListing(
+            self._each(
+                lambda fs: fs.list_batches(
+                    path,
+                    recursive=recursive,
+                    include_uncommitted=include_uncommitted,
+                    sorted=sorted,
+                )
             )
         )
 

@@ -1927,6 +1927,20 @@ DEFECTS: tuple[Defect, ...] = (
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
     ),
     Defect(
+        "to_arrow: an empty listing without columns",
+        "listing/batch_listing.py",
+        "pa.Table.from_batches(batches, schema=arrow_schema())",
+        "pa.Table.from_batches(batches or [pa.record_batch({})])",
+        "tests/client/test_looking.py::test_a_listing_as_a_table",
+    ),
+    Defect(
+        "to_pandas: a missing library that is no error of the package",
+        "listing/batch_listing.py",
+        "    except ImportError as error:",
+        "    except MemoryError as error:",
+        "tests/client/test_looking.py::test_a_data_frame_without_pandas",
+    ),
+    Defect(
         "upload: a file that failed and is not reported",
         "client.py",
         "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
