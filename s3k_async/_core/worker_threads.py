@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
@@ -49,12 +50,23 @@ class Threads:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the
         page cache: less than the switch to a thread and back. It runs on the event loop, but in a
         worker thread for a second after several were slow."""
-        if self._runtime.monotonic() < self._paused_until:
+        if self.is_paused:
             return await self.run(call)
         await asyncio.sleep(0)
+        with self.timed():
+            return call()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether short calls run in threads for now."""
+        return self._runtime.monotonic() < self._paused_until
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Context in which a short call runs on the event loop."""
         began = self._runtime.monotonic()
         try:
-            return call()
+            yield
         finally:
             self._took(self._runtime.monotonic() - began)
 

@@ -11,20 +11,24 @@ A damaged row is served as an item, so that readers can find, name and remove it
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import TypeAlias, TypeVar
+
+from anyio.lowlevel import RunVar
 
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.batch_queue import BatchQueue, Steps, rounds_of
 from s3k_async.backends.ports.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
@@ -71,7 +75,6 @@ from s3k_async.backends.sqlite.sqlite_rows import (
     key_from,
     row_of,
 )
-from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
 from s3k_async.storage_space import StorageSpace
 
@@ -96,6 +99,8 @@ _PAGES_A_COMMIT = 256
 _PAGES_REWRITTEN = 16_384
 """Used pages (64 MiB) up to which a database is rewritten: other writers may wait meanwhile, less
 than their timeout."""
+_RANK = 2
+"""Of batches; those of files are 0 and 1. Calls write to the table at last."""
 _SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm", BALLAST)
@@ -215,6 +220,7 @@ class SqliteItems:
     async def close(self) -> None:
         state, self._state = self._state, None
         if state is not None and state.process == os.getpid():
+            await state.drained()
             await self._threads.run(state.close)
 
     async def space(self) -> StorageSpace:
@@ -251,7 +257,7 @@ class SqliteItems:
     def _opened(self) -> _State:
         state = self._state
         if state is None or state.process != os.getpid():
-            self._state = state = _State(self._path)
+            self._state = state = _State(self._path, self._threads)
         return state
 
     async def _read(self, select: Callable[[sqlite3.Connection], T]) -> T:
@@ -277,7 +283,7 @@ class SqliteItems:
             return await self._read(select)
 
     async def _apply(self, write: _Write) -> None:
-        await asyncio.wrap_future(self._opened().writes.submit(write))
+        await self._opened().writes().submit(write)
 
     def _create(self) -> bool:
         while True:
@@ -349,25 +355,67 @@ class SqliteItems:
 class _State:
     """State of one process: connections and the writer thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, threads: Threads) -> None:
         self.process = os.getpid()
         self.connections = Connections(path)
-        self.writes: WriteQueue[_Write, None] = WriteQueue(self._commit)
         self._path = path
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(1, "s3k-writer")
+        self._writes: RunVar[BatchQueue[_Write, None]] = RunVar("writes")
+        self._commits = 0
+
+    def writes(self) -> BatchQueue[_Write, None]:
+        """The queue of the running event loop."""
+        queue = self._writes.get(None)
+        if queue is None:
+            rounds = rounds_of(os.path.dirname(self._path))
+            queue = BatchQueue(self._steps, self._threads, self._executor, rounds, rank=_RANK)
+            self._writes.set(queue)
+        return queue
+
+    async def drained(self) -> None:
+        """Wait until what waits is written."""
+        queue = self._writes.get(None)
+        if queue is not None:
+            await queue.drained()
 
     def close(self) -> None:
-        self.writes.close()
+        """End the thread, and close the connections."""
+        self._executor.shutdown()
         self.connections.close()
 
-    def _commit(self, batch: Sequence[_Write]) -> list[S3kError | None]:
+    def _steps(self, batch: Sequence[_Write]) -> Steps[None]:
+        """One transaction. Its statements run on the event loop, but not its commit; all of it in a
+        thread where they would wait, as for another process, and where one has failed."""
+        try:
+            with ExitStack() as stack:
+                connection = stack.enter_context(self.connections.ready())
+                connection.execute("BEGIN IMMEDIATE")
+                refusals = [write(connection) for write in batch]
+                begun = stack.pop_all()
+        except NotReadyError:
+            (refusals,) = yield [partial(self._apply, batch)]
+        else:
+            # The fork gate is passed until the commit has ended, which needs no event loop.
+            yield [partial(self._commit_begun, connection, begun)]
+        return refusals
+
+    def _apply(self, batch: Sequence[_Write]) -> list[S3kError | None]:
         with self.connections.borrowed() as connection:
             connection.execute("BEGIN IMMEDIATE")
             refusals = [write(connection) for write in batch]
-            with sqlite_errors(self._path, committing=True):
-                connection.execute("COMMIT")
-            with suppress(sqlite3.Error):  # the writes are durable; the next commit tries again
-                _shrink(connection)
+            self._commit(connection)
             return refusals
+
+    def _commit_begun(self, connection: sqlite3.Connection, begun: ExitStack) -> None:
+        with begun:
+            self._commit(connection)
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        with sqlite_errors(self._path, committing=True):
+            connection.execute("COMMIT")
+        with suppress(sqlite3.Error):  # the writes are durable; the next commit tries again
+            _shrink(connection)
 
 
 def _shrink(connection: sqlite3.Connection) -> None:
