@@ -11,6 +11,7 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.entry_attributes import checked_attributes
 from s3k_async.errors import (
+    BlobChangedError,
     ConflictError,
     PathExistsError,
     S3kError,
@@ -20,6 +21,7 @@ from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.planned_upload import PlannedUpload
 from s3k_async.volumes.volume import Volume
 
 __all__ = [
@@ -37,6 +39,8 @@ ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
 """Uploads the data for a target, under its object id."""
+Plan: TypeAlias = Callable[[WriteTarget], PlannedUpload | None]
+"""The upload of the data for a target, if its content is known before."""
 
 
 async def write(
@@ -53,6 +57,7 @@ async def write(
         volume,
         path,
         lambda target: volume.storage.put(target.object_id, view),
+        lambda target: volume.storage.planned(target.object_id, view),
         overwrite=overwrite,
         attributes=attributes,
     )
@@ -62,13 +67,15 @@ async def publish_new(
     volume: Volume,
     path: str,
     upload: Upload,
+    plan: Plan | None = None,
     *,
     overwrite: bool,
     attributes: Attributes | None = None,
     mtime_ms: int | None = None,
 ) -> Entry:
     """Upload and publish a file; the last writer wins. `attributes`: those of the file; None: a
-    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now.
+    file that is replaced keeps its own. `mtime_ms`: its modification time; None is now. With
+    `plan`, the data is uploaded while the operation is being logged, if its content is known.
 
     After a conflict it is retried for `Tuning.busy_timeout`; data that was uploaded for the same
     object id is used again, within the lease of the upload. Raises PathExistsError (not
@@ -81,10 +88,12 @@ async def publish_new(
         stored = checked_attributes(volume, path, attributes).to_json()
     race = ConflictBackoff(store)
     content: Content | None = None
+    target: WriteTarget | None = None
     uploaded_for, lease_ms = "", 0
     try:
         while True:
-            target = await store.prepare(path)
+            if target is None:
+                target = await store.prepare(path)
             if target.current is not None and not overwrite:
                 raise PathExistsError("the file exists", path=path)
             if content is not None and uploaded_for != target.object_id:
@@ -92,8 +101,10 @@ async def publish_new(
                 await drop_unpublished(
                     volume.storage, stale.physical, ConflictError("another object", path=path)
                 )
+            planned = None
             if content is None:
-                content = await upload(target)
+                planned = None if plan is None else plan(target)
+                content = await upload(target) if planned is None else planned.content
                 uploaded_for, lease_ms = target.object_id, target.lease_ms
             try:
                 return await store.publish(
@@ -102,9 +113,18 @@ async def publish_new(
                     overwrite=overwrite,
                     mtime_ms=mtime_ms,
                     attributes=stored,
+                    upload=None if planned is None else planned.store,
                 )
             except ConflictError as error:
+                target = None
                 await race.lost(error)
+            except BlobChangedError:
+                # Stored, with another tag than the one that was logged: publish that.
+                if planned is None or planned.stored is None:
+                    raise
+            finally:
+                if planned is not None:
+                    content = planned.stored
     except S3kError as error:
         if content is not None:
             await drop_unpublished(volume.storage, content.physical, error)

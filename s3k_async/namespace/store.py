@@ -36,7 +36,7 @@ from s3k_async.permissions import WRITE
 from s3k_async.table.codec import from_item, to_item, unchanged
 from s3k_async.table.keys import Directory
 from s3k_async.txn.lease import Moment, expired, expiry_ms, require_unexpired
-from s3k_async.txn.logged_write import LoggedOutcome
+from s3k_async.txn.logged_write import DataUpload, LoggedOutcome
 
 __all__ = ["MetadataStore", "WriteTarget", "directories_above"]
 
@@ -162,24 +162,31 @@ class MetadataStore(DirectoryStore):
         overwrite: bool = True,
         mtime_ms: int | None = None,
         attributes: str | None = None,
+        upload: DataUpload | None = None,
     ) -> Entry:
         """Publish `content` as the file at the target, in one write. `mtime_ms`: its modification
         time; None is now. `attributes`: in their stored form; None: an existing file keeps its
-        own.
+        own. `upload`: stores the data, while the operation is being logged; may be called again.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         self._need_lease(target.lease_ms, target.path)
+        leased = None if upload is None else partial(self._upload_leased, upload, target)
         if target.current is not None:
             if not overwrite:
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(
-                target.current, content, target.chain, mtime_ms=mtime_ms, attributes=attributes
+                target.current,
+                content,
+                target.chain,
+                mtime_ms=mtime_ms,
+                attributes=attributes,
+                upload=leased,
             )
         try:
-            return await self._create(target, content, attributes or "", mtime_ms)
+            return await self._create(target, content, attributes or "", mtime_ms, leased)
         except PathExistsError as error:
             if not overwrite:
                 raise
@@ -340,6 +347,7 @@ class MetadataStore(DirectoryStore):
         content: Content | None,
         attributes: str = "",
         mtime_ms: int | None = None,
+        upload: DataUpload | None = None,
     ) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises
         PathExistsError."""
@@ -361,7 +369,7 @@ class MetadataStore(DirectoryStore):
             late = self.runtime.monotonic() >= deadline
             try:
                 return await self._create_once(
-                    entry, "create" if content is None else "update", chain
+                    entry, "create" if content is None else "update", chain, upload
                 )
             except ConditionFailedError as error:
                 if not await self.resolve_refusal(error, entry.path):
@@ -379,7 +387,11 @@ class MetadataStore(DirectoryStore):
                     ) from error
 
     async def _create_once(
-        self, entry: Entry, kind: OperationKind, chain: ConfirmedChain | None
+        self,
+        entry: Entry,
+        kind: OperationKind,
+        chain: ConfirmedChain | None,
+        upload: DataUpload | None,
     ) -> Entry:
         """Create the entry and make sure that it has a parent. Raises ConditionFailedError when an
         entry is at the path.
@@ -392,7 +404,8 @@ class MetadataStore(DirectoryStore):
             has_parent = await self.check_parent(entry, chain)
 
         try:
-            await self.changes.run([self.changes.operation(kind, None, entry)], create)
+            operation = self.changes.operation(kind, None, entry)
+            await self.changes.run([operation], create, upload=upload)
         except asyncio.CancelledError:
             if not has_parent:
                 await self.withdraw_cancelled(entry)
@@ -507,6 +520,7 @@ class MetadataStore(DirectoryStore):
         opened: bool = False,
         mtime_ms: int | None = None,
         attributes: str | None = None,
+        upload: DataUpload | None = None,
     ) -> Entry:
         current = replace(current, pending="")
 
@@ -525,6 +539,7 @@ class MetadataStore(DirectoryStore):
                     outcome,
                     opened=opened,
                 ),
+                upload=upload,
             )
             return entry
 
@@ -535,6 +550,10 @@ class MetadataStore(DirectoryStore):
                 "another client changed or removed the file; no changes were applied",
                 path=current.path,
             ) from error
+
+    async def _upload_leased(self, upload: DataUpload, target: WriteTarget) -> None:
+        await upload()
+        self._need_lease(target.lease_ms, target.path)
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
         if lease_ms:

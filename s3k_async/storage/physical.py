@@ -43,6 +43,7 @@ from s3k_async.storage.extents import (
     parse_extents,
     physical_keys,
 )
+from s3k_async.storage.planned_upload import DigestTags, PlannedUpload
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.storage.upload import PhysicalWriter
 
@@ -96,6 +97,7 @@ class PhysicalStorage:
         self._detection = ChangeDetection(
             tuning.change_detection, keeps_tags=not isinstance(blobs, TieredBlobs)
         )
+        self._tags = DigestTags()
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
     def __repr__(self) -> str:
@@ -109,7 +111,9 @@ class PhysicalStorage:
         """
         view = memoryview(data).cast("B")
         if len(view) <= self.tuning.multipart_threshold:
-            return await self._put_whole(object_id, view)
+            content = await self._put_whole(self._runtime.physical_key(object_id), view)
+            self._tags.learn(view, content.etag)
+            return content
         writer = self.writer(object_id)
         try:
             await writer.write(data)
@@ -118,9 +122,19 @@ class PhysicalStorage:
             await writer.abort()
             raise
 
-    async def _put_whole(self, object_id: str, view: memoryview) -> Content:
-        whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
+    def planned(self, object_id: str, data: Buffer) -> PlannedUpload | None:
+        """An upload of bytes under a fresh physical key, whose content is known already; None if it
+        is not, so that `put` must store them first. `data` must not change before it is stored."""
+        view = memoryview(data).cast("B")
+        etag = self._tags.of(view)
+        if etag is None or len(view) > self.tuning.multipart_threshold:
+            return None
         key = self._runtime.physical_key(object_id)
+        content = Content(key, len(view), etag, checksum_of(view))
+        return PlannedUpload(content, partial(self._put_whole, key, view), self._tags)
+
+    async def _put_whole(self, key: str, view: memoryview) -> Content:
+        whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
         info = await self.blobs.put(key, whole)
         if info.size != len(view):
             raise CorruptDataError(f"{len(view)} bytes were sent and {info.size} stored", path=key)

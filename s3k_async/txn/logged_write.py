@@ -3,9 +3,11 @@ commit."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
@@ -20,7 +22,10 @@ from s3k_async.oplog.segments import Operations
 from s3k_async.txn.bucket_counters import BucketCounters
 from s3k_async.txn.bucket_totals import BucketTotal, TotalChanges, added, bucket_above
 
-__all__ = ["LoggedOutcome", "LoggedWriter", "OperationIndex", "TransactionLog"]
+__all__ = ["DataUpload", "LoggedOutcome", "LoggedWriter", "OperationIndex", "TransactionLog"]
+
+DataUpload: TypeAlias = Callable[[], Awaitable[object]]
+"""Stores the data of operations."""
 
 
 @dataclass(slots=True)
@@ -142,16 +147,18 @@ class LoggedWriter:
         operations: Operations,
         body: Callable[[LoggedOutcome], Awaitable[object]],
         counted_at: str = "",
+        upload: DataUpload | None = None,
     ) -> None:
         """Log the operations around the table writes of `body`; the commit record is written
         asynchronously. `counted_at`: a path in the bucket of entries whose path is not known.
+        `upload`: of their data, which is stored before `body` runs.
 
         After the pending entry is written, a cancellation waits for the end: the rest is short, and
         abandoning it would leave the outcome unknown. A definite failure rolls the log back; an
         unknown outcome leaves it pending, for fsck to decide.
         """
         totals = await self.totals(operations, counted_at)
-        pending = await self.begin(operations)
+        pending = await self._begin_and_upload(operations, upload)
 
         async def rest() -> None:
             outcome = self._outcome(totals)
@@ -210,6 +217,33 @@ class LoggedWriter:
         except S3kError as error:
             error.before_change = True
             raise
+
+    async def _begin_and_upload(
+        self, operations: Operations, upload: DataUpload | None
+    ) -> PendingLog:
+        """As `begin`, while the data is being stored. If either fails, or the caller is cancelled,
+        nothing is pending."""
+        if upload is None:
+            return await self.begin(operations)
+        beginning = asyncio.create_task(self.begin(operations))
+        try:
+            await upload()
+            if not beginning.done():
+                await asyncio.wait({beginning})
+        except BaseException as error:
+            if isinstance(error, S3kError):
+                error.before_change = True
+            await to_the_end(partial(_withdraw, beginning))
+            raise
+        return beginning.result()
+
+
+async def _withdraw(beginning: asyncio.Task[PendingLog]) -> None:
+    """Cancel operations that are being logged, or roll them back."""
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    if not beginning.cancelled() and beginning.exception() is None:
+        await beginning.result().rollback()
 
 
 class TransactionLog:

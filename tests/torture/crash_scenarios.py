@@ -82,6 +82,13 @@ async def empty_trash(fs: S3kClient) -> None:
     await fs.trash().empty()
 
 
+async def write_twice(fs: S3kClient, path: str, other: str = "") -> None:
+    """Write a file whose data is uploaded while the write is logged, after an earlier one, which
+    changes no bytes, has shown the entity tags of the store."""
+    await fs.write(path, b"old")
+    await fs.write(other or path, b"new")
+
+
 async def undelete(fs: S3kClient) -> None:
     """Undelete a file that was just deleted, unless an earlier call has done it."""
     await fs.write("/d/t", b"one")
@@ -315,6 +322,16 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"old"},
         lambda fs, _: fs.write("/d/f", b"new"),
         {"/d": None, "/d/f": b"new"},
+    ),
+    "write:second": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: write_twice(fs, "/d/f"),
+        {"/d": None, "/d/f": b"new"},
+    ),
+    "write:second new": Scenario(
+        {"/d": None, "/d/g": b"old"},
+        lambda fs, _: write_twice(fs, "/d/g", "/d/f"),
+        {"/d": None, "/d/f": b"new", "/d/g": b"old"},
     ),
     "write:in parts": Scenario(
         {"/d": None, "/d/f": b"old"},

@@ -29,6 +29,7 @@ class Defect:
 
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
+PLANNED = "tests/client/test_planned_uploads.py"
 CRASH = "tests/torture/test_crash.py"
 COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
@@ -272,6 +273,41 @@ DEFECTS: tuple[Defect, ...] = (
         "            await self._blobs.put(key, data, if_absent=True)",
         "            await self._blobs.put(key, data)",
         "tests/oplog/test_log_writer.py::test_another_operation_under_the_same_id_is_refused_and_the_first_one_stays",
+    ),
+    Defect(
+        "planned uploads: the table does not wait for the data",
+        "txn/logged_write.py",
+        "            await upload()\n",
+        "            asyncio.ensure_future(upload())\n",
+        f"{PLANNED}::test_the_table_waits_for_both[data]",
+    ),
+    Defect(
+        "planned uploads: operations of a failed upload stay pending",
+        "txn/logged_write.py",
+        "            await to_the_end(partial(_withdraw, beginning))\n",
+        "            await asyncio.wait({beginning})\n",
+        f"{PLANNED}::test_a_failure_of_either_leaves_nothing[data]",
+    ),
+    Defect(
+        "planned uploads: an operation that became pending before the cancellation stays so",
+        "txn/logged_write.py",
+        "    if not beginning.cancelled() and beginning.exception() is None:\n",
+        "    if False:\n",
+        f"{PLANNED}::test_a_cancellation_as_the_log_answers_leaves_nothing_pending",
+    ),
+    Defect(
+        "planned uploads: another tag is not noticed",
+        "storage/planned_upload.py",
+        "        if self.stored != self.content:\n",
+        "        if False:\n",
+        f"{PLANNED}::test_another_tag_than_the_expected_one_is_logged_and_published",
+    ),
+    Defect(
+        "planned uploads: a lease that ended during the upload",
+        "namespace/store.py",
+        "        await upload()\n        self._need_lease(target.lease_ms, target.path)\n",
+        "        await upload()\n",
+        f"{PLANNED}::test_a_lease_that_ended_during_the_upload_is_noticed",
     ),
     Defect(
         "a group whose mark takes all operations for applied",
