@@ -95,7 +95,9 @@ class Waiting(Protocol):
 
 
 def rounds_of(path: str) -> Rounds:
-    """The rounds of the running event loop for the device of a file."""
+    """The rounds of the running event loop for the device of a directory, which need not exist."""
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
     known = _ROUNDS.get(None)
     if known is None:
         _ROUNDS.set(known := {})
@@ -173,11 +175,10 @@ class BatchQueue(Generic[W, R]):
         for number, (_, future) in enumerate(batch):
             if future.done():  # cancelled
                 continue
-            outcome: R | BaseException
-            if isinstance(outcomes, BaseException):
-                outcome = copy_of(outcomes)
-            else:
-                outcome = outcomes[number]
+
+            outcome: R | BaseException = (
+                copy_of(outcomes) if isinstance(outcomes, BaseException) else outcomes[number]
+            )
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
             else:

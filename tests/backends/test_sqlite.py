@@ -567,7 +567,8 @@ def test_no_connection_is_open_while_a_fork_happens(
 
     store = asyncio.run(use())
     assert store._state is not None
-    references = [weakref.ref(connection) for _, connection in store._state.connections._free]
+    pool = store._state.connections
+    references = [weakref.ref(connection) for _, connection in (*pool._free, *pool._prompt)]
     assert references
 
     def child() -> None:

@@ -65,8 +65,8 @@ _BATCH = 64
 """Small files that are written together, each with an open descriptor and one of its directory."""
 _SYNCS = 8
 """Threads that sync files and directories."""
-_DATA_RANK, _LOG_RANK = 0, 1
-"""Of batches; that of tables is 2."""
+_RANK = 0
+"""Of batches; that of tables is 1, since calls write to them later."""
 _SHORT = 64 * 1024
 """Bytes that are read on the event loop."""
 _CHUNK = 1 << 30
@@ -276,7 +276,7 @@ class LocalBlobs:
         writer = self._writer
         if writer is None or writer.process != os.getpid():
             self._writer = writer = _Writer(self.files, self._threads, self._runtime)
-        future = writer.queue(is_conditional=write.if_absent).submit(write)
+        future = writer.queue().submit(write)
         return await to_the_end(partial(_result_of, future))
 
     async def run(self, path: str, call: Callable[[], T], *, is_short: bool = False) -> T:
@@ -307,31 +307,27 @@ class _Writer:
         self._threads = threads
         self._runtime = runtime
         self._executor = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
-        self._queues: RunVar[dict[bool, BatchQueue[FileWrite, BlobInfo]]] = RunVar("queues")
+        self._queue: RunVar[BatchQueue[FileWrite, BlobInfo]] = RunVar("queue")
 
-    def queue(self, *, is_conditional: bool) -> BatchQueue[FileWrite, BlobInfo]:
-        """A queue of the running event loop. Records of the log are written conditionally, by calls
-        that have written their data before."""
-        queues = self._queues.get(None)
-        if queues is None:
-            rounds = rounds_of(self._files.root)
-            queues = {
-                is_log: BatchQueue(
-                    self._steps,
-                    self._threads,
-                    self._executor,
-                    rounds,
-                    rank=_LOG_RANK if is_log else _DATA_RANK,
-                    most=_BATCH,
-                )
-                for is_log in (False, True)
-            }
-            self._queues.set(queues)
-        return queues[is_conditional]
+    def queue(self) -> BatchQueue[FileWrite, BlobInfo]:
+        """The queue of the running event loop."""
+        queue = self._queue.get(None)
+        if queue is None:
+            queue = BatchQueue(
+                self._steps,
+                self._threads,
+                self._executor,
+                rounds_of(self._files.root),
+                rank=_RANK,
+                most=_BATCH,
+            )
+            self._queue.set(queue)
+        return queue
 
     async def close(self) -> None:
         """Write what waits, and end the threads."""
-        for queue in (self._queues.get(None) or {}).values():
+        queue = self._queue.get(None)
+        if queue is not None:
             await queue.drained()
         await self._threads.run(self._executor.shutdown)
 

@@ -99,8 +99,8 @@ _PAGES_A_COMMIT = 256
 _PAGES_REWRITTEN = 16_384
 """Used pages (64 MiB) up to which a database is rewritten: other writers may wait meanwhile, less
 than their timeout."""
-_RANK = 2
-"""Of batches; those of files are 0 and 1. Calls write to the table at last."""
+_RANK = 1
+"""Of batches; that of files is 0, since calls write them before."""
 _SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm", BALLAST)
