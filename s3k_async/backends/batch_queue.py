@@ -212,7 +212,7 @@ class _Run(Generic[R]):
         if self._threads.is_paused:
             self._executor.submit(self._step, self._call_back)
             return
-        with self._threads.timed():
+        with self._threads.short_step():
             self._step(self._loop.call_soon)
 
     def _step(self, schedule: Callable[[Callable[[], object]], object]) -> None:
