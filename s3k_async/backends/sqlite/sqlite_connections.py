@@ -159,7 +159,7 @@ class Connections:
     def ready(self) -> Iterator[sqlite3.Connection]:
         """As `borrowed`, but opens no connection and waits for no lock: raises NotReadyError where
         that would be needed, and for errors of SQLite."""
-        with self.guarded():
+        with self._gate.passed():
             identity = self._identity()
             with self._lock:
                 opened, connection = self._prompt.pop() if self._prompt else (identity, None)

@@ -142,6 +142,10 @@ class SqliteItems:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         def found(connection: sqlite3.Connection) -> dict[Key, Item]:
+            if len(keys) <= MAX_BATCH:
+                at_once = _select_at_once(connection, keys)
+                if at_once is not None:
+                    return at_once
             items: dict[Key, Item] = {}
             connection.execute("BEGIN")  # the first query takes the snapshot
             for start in range(0, len(keys), MAX_BATCH):
@@ -445,21 +449,28 @@ def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None
     return found_of(fetch(connection, f"{_SELECT} WHERE {where}", values))
 
 
-def _select_each(
-    connection: sqlite3.Connection, keys: Sequence[Key]
-) -> dict[Key, dict[str, Value]]:
-    """The items with those of the keys that exist, by one statement unless one is damaged."""
+def _select_each(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item]:
+    """The items with those of the keys that exist."""
+    found = _select_at_once(connection, keys)
+    if found is not None:
+        return found
+    each = {key: _select(connection, key) for key in keys}
+    return {key: item for key, item in each.items() if item is not None}
+
+
+def _select_at_once(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item] | None:
+    """As `_select_each`, by one statement, which is a snapshot of its own; None for damage: a key
+    has several rows, or one with another key."""
+    if not keys:
+        return {}
     places = [_at(key) for key in keys]
     rows = fetch(
         connection,
         " UNION ALL ".join(f"{_SELECT} WHERE {where}" for where, _ in places),
         [value for _, values in places for value in values],
     )
-    items = dict(zip(map(key_from, rows), items_of(rows), strict=True))
-    if len(items) == len(rows) and items.keys() <= set(keys):
-        return items
-    each = {key: _select(connection, key) for key in keys}  # several rows of a key are damage
-    return {key: item for key, item in each.items() if item is not None}
+    items: dict[Key, Item] = dict(zip(map(key_from, rows), items_of(rows), strict=True))
+    return items if len(items) == len(rows) and items.keys() <= set(keys) else None
 
 
 def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:
