@@ -160,7 +160,7 @@ class BatchQueue(Generic[W, R]):
         if self._waiting:
             self._rounds.join(self)
         steps = self._apply([write for write, _ in batch])
-        run = _Run(steps, self._threads, self._executor, partial(self._end, batch))
+        run = _RunningBatch(steps, self._threads, self._executor, partial(self._end, batch))
         run.resume()
 
     def _end(
@@ -185,7 +185,7 @@ class BatchQueue(Generic[W, R]):
                 future.set_result(outcome)
 
 
-class _Run(Generic[R]):
+class _RunningBatch(Generic[R]):
     """The steps of one batch. They are driven by callbacks: no cancellation of a task ends them."""
 
     def __init__(

@@ -307,7 +307,7 @@ class _Writer:
         self._threads = threads
         self._runtime = runtime
         self._executor = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
-        self._queue: RunVar[BatchQueue[FileWrite, BlobInfo]] = RunVar("queue")
+        self._queue: RunVar[BatchQueue[FileWrite, BlobInfo] | None] = RunVar("queue")
 
     def queue(self) -> BatchQueue[FileWrite, BlobInfo]:
         """The queue of the running event loop."""
@@ -329,6 +329,7 @@ class _Writer:
         queue = self._queue.get(None)
         if queue is not None:
             await queue.drained()
+            self._queue.set(None)
         await self._threads.run(self._executor.shutdown)
 
     def _steps(self, batch: Sequence[FileWrite]) -> Steps[BlobInfo]:

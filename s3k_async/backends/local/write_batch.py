@@ -37,6 +37,9 @@ _STEP_FILES: Final = 16
 _Calls: TypeAlias = Sequence[Callable[[], Any]]
 _Pauses: TypeAlias = Generator[_Calls, list[Any], None]
 
+_SHORT: Final = 64 * 1024
+"""Bytes that are written on the event loop."""
+
 
 class FileWrite(NamedTuple):
     """A file of a batch. `if_absent`: only if the key has none."""
@@ -104,21 +107,30 @@ class WriteBatch:
             draft.outcome = failure
 
     def _write(self, private: int) -> _Pauses:
+        """Write the files to the private directory, long ones in threads."""
         mode = self._files.file_mode(private)
         entropy = self._runtime.entropy(STAMP_BYTES * len(self._drafts))
-        moment = 0
+        long = []
         for number, draft in enumerate(self._drafts):
+            stamping = entropy[STAMP_BYTES * number : STAMP_BYTES * (number + 1)]
+            draft_file = partial(self._draft, draft, private, mode, stamping)
+            if memoryview(draft.write.data).nbytes > _SHORT:
+                long.append(draft_file)
+                continue
             if number and number % _STEP_FILES == 0:
                 yield ()
-            try:
-                draft.file = self._files.create(draft.name, private, mode)
-                draft.is_there = True
-                write_fully(draft.file, draft.write.data)
-                if not moment or number % _STEP_FILES == 0:
-                    moment = self._runtime.file_ms(draft.file)
-                stamp(draft.file, moment, entropy[STAMP_BYTES * number :])
-            except (OSError, S3kError) as error:
-                self._fail(draft, error)
+            draft_file()
+        if long:
+            yield long
+
+    def _draft(self, draft: _Draft, private: int, mode: int, entropy: bytes) -> None:
+        try:
+            draft.file = self._files.create(draft.name, private, mode)
+            draft.is_there = True
+            write_fully(draft.file, draft.write.data)
+            stamp(draft.file, self._runtime.file_ms(draft.file), entropy)
+        except (OSError, S3kError) as error:
+            self._fail(draft, error)
 
     def _sync(self) -> _Pauses:
         written = [draft for draft in self._drafts if draft.outcome is _UNKNOWN]

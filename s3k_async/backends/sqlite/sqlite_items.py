@@ -365,8 +365,7 @@ class _State:
         self._path = path
         self._threads = threads
         self._executor = ThreadPoolExecutor(1, "s3k-writer")
-        self._writes: RunVar[BatchQueue[_Write, None]] = RunVar("writes")
-        self._commits = 0
+        self._writes: RunVar[BatchQueue[_Write, None] | None] = RunVar("writes")
 
     def writes(self) -> BatchQueue[_Write, None]:
         """The queue of the running event loop."""
@@ -382,6 +381,7 @@ class _State:
         queue = self._writes.get(None)
         if queue is not None:
             await queue.drained()
+            self._writes.set(None)
 
     def close(self) -> None:
         """End the thread, and close the connections."""
