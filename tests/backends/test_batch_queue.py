@@ -54,7 +54,7 @@ async def test_a_batch_has_at_most_so_many_writes_and_the_rest_follow() -> None:
     applied: Applied = []
     queue = queue_of(Rounds(), noting(applied), most=3)
     futures = [queue.submit(number) for number in range(7)]
-    await queue.drained()
+    await asyncio.wait_for(queue.drained(), 10)
     assert applied == [[0, 1, 2], [3, 4, 5], [6]]
     assert all(future.done() for future in futures)
 
@@ -168,7 +168,7 @@ def test_steps_are_closed_if_the_event_loop_ends_before_them() -> None:
     asyncio.run(leave())
     assert not closed.is_set()
     go.set()
-    assert closed.wait(20)
+    assert closed.wait(5)
 
 
 async def test_queues_of_one_device_share_rounds(tmp_path: Any) -> None:

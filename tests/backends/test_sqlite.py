@@ -351,6 +351,7 @@ async def test_only_the_commit_of_a_batch_switches_threads(
         return change(*arguments)
 
     def ended(connection: sqlite3.Connection) -> None:
+        time.sleep(0.02)  # what does not wait for the end would be done before
         committed.append(threading.get_ident())
         shrink(connection)
 

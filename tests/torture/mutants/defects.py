@@ -226,7 +226,7 @@ DEFECTS: tuple[Defect, ...] = (
         "            yield [partial(self._commit_begun, connection, begun)]\n",
         "            self._executor.submit(self._commit_begun, connection, begun)\n"
         "            yield ()\n",
-        f"{SQLITE}::test_a_commit_that_could_not_be_synced_has_an_unknown_outcome",
+        f"{SQLITE}::test_only_the_commit_of_a_batch_switches_threads",
     ),
     Defect(
         "batches: a commit on the event loop",
