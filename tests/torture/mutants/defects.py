@@ -264,13 +264,6 @@ DEFECTS: tuple[Defect, ...] = (
         f"{BATCHES}::test_an_error_of_a_call_is_raised_in_the_steps_and_fails_each_write_by_itself",
     ),
     Defect(
-        "batches: files left open and in place when the event loop ends",
-        "backends/batch_queue.py",
-        "            self._steps.close()\n",
-        "            pass\n",
-        f"{BATCHES}::test_steps_are_closed_if_the_event_loop_ends_before_them",
-    ),
-    Defect(
         "short calls: a busy processor that counts as a slow disk",
         "_core/worker_threads.py",
         "is_slow=is_slow and self._has_read()",
