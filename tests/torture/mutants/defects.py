@@ -37,6 +37,8 @@ COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
+BATCHES = "tests/backends/test_batch_queue.py"
+SQLITE = "tests/backends/test_sqlite.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
@@ -195,24 +197,89 @@ DEFECTS: tuple[Defect, ...] = (
         "a directory that is not synced",
         "backends/local/durable_files.py",
         """            if error := sync_file(parent):
-                raise _not_for_long(key, error)
+                raise not_for_long(key, error)
 """,
         "",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "files of a batch that are not synced",
-        "backends/local/durable_files.py",
-        "errors = sync_each([draft.file for draft in written])",
-        "errors = [None for _ in written]",
+        "backends/local/write_batch.py",
+        "errors = yield from _synced([draft.file for draft in written])",
+        "errors = [None for _ in written]\n        yield ()",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "a directory that is not synced for a batch",
-        "backends/local/durable_files.py",
-        "                if error := sync_file(parent):\n                    for",
-        "                if error := None:\n                    for",
+        "backends/local/write_batch.py",
+        "errors = yield from _synced([parent.file for parent in touched])",
+        "errors = [None for _ in touched]",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "a directory that could not be synced for a batch",
+        "backends/local/write_batch.py",
+        "            if lost is not None:\n",
+        "            if lost is Ellipsis:\n",
+        f"{LOCAL}::test_a_directory_that_cannot_be_synced_leaves_the_outcome_unknown",
+    ),
+    Defect(
+        "batches: a new directory that is not synced into its parent",
+        "backends/local/write_batch.py",
+        '        if self._files.is_synced(key.rpartition("/")[0]):\n            with suppress(',
+        '        if os.makedirs(self._files.root + "/" + key.rpartition("/")[0], exist_ok=True)'
+        " is None:\n            with suppress(",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "batches: acknowledged before the commit",
+        "backends/sqlite/sqlite_items.py",
+        "            yield [partial(self._commit_begun, connection, begun)]\n",
+        "            self._executor.submit(self._commit_begun, connection, begun)\n"
+        "            yield ()\n",
+        f"{SQLITE}::test_only_the_commit_of_a_batch_switches_threads",
+    ),
+    Defect(
+        "batches: a commit on the event loop",
+        "backends/sqlite/sqlite_items.py",
+        "            yield [partial(self._commit_begun, connection, begun)]\n",
+        "            self._commit_begun(connection, begun)\n            yield ()\n",
+        f"{SQLITE}::test_only_the_commit_of_a_batch_switches_threads",
+    ),
+    Defect(
+        "batches: a round that does not wait for others",
+        "backends/batch_queue.py",
+        "_TURNS: Final = 20\n",
+        "_TURNS: Final = 1\n",
+        f"{BATCHES}::test_calls_that_write_to_two_queues_come_to_share_every_batch",
+    ),
+    Defect(
+        "batches: rounds that ignore the rank",
+        "backends/batch_queue.py",
+        "if queue.rank == highest]",
+        "if highest >= 0]",
+        f"{BATCHES}::test_calls_that_write_to_two_queues_come_to_share_every_batch",
+    ),
+    Defect(
+        "batches: writes beyond the most of a batch that are forgotten",
+        "backends/batch_queue.py",
+        "        if self._waiting:\n            self._rounds.join(self)\n        steps",
+        "        steps",
+        f"{BATCHES}::test_a_batch_has_at_most_so_many_writes_and_the_rest_follow",
+    ),
+    Defect(
+        "batches: one error for all callers",
+        "backends/batch_queue.py",
+        "copy_of(outcomes) if isinstance",
+        "outcomes if isinstance",
+        f"{BATCHES}::test_an_error_of_a_call_is_raised_in_the_steps_and_fails_each_write_by_itself",
+    ),
+    Defect(
+        "short calls: a busy processor that counts as a slow disk",
+        "_core/worker_threads.py",
+        "is_slow=is_slow and self._has_read()",
+        "is_slow=is_slow",
+        "tests/test_worker_threads.py::test_slow_calls_without_a_disk_stay_on_the_loop",
     ),
     Defect(
         "a table that does not wait for the disk",
