@@ -1,5 +1,5 @@
 """Clock, randomness and ids: the only module that reads a clock or a random generator, so that
-tests can replace them."""
+tests can replace them. The handler of SIGTERM, which may import nothing, reads a clock, too."""
 
 from __future__ import annotations
 

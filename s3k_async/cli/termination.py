@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,6 +17,8 @@ __all__ = ["TerminatedError", "Termination"]
 REPEAT_SECONDS: Final = 1.0
 """A further SIGTERM within this time is part of the first one: `timeout` sends it to the process,
 and then to its group."""
+_REPEAT: Final = 0.05
+"""Seconds after which a lost interrupt is repeated."""
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -25,11 +30,13 @@ class Termination:
 
     The first signal calls the handler of SIGINT: that of a running event loop cancels its main
     task, that of Spark its jobs, any other one interrupts the main thread. A later one ends the
-    process immediately.
+    process immediately. An interrupt in a callback whose errors Python ignores, such as those of
+    weak references during imports, is repeated.
     """
 
     def __init__(self) -> None:
         self._received_at: float | None = None
+        self._repetition: threading.Timer | None = None
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -42,24 +49,55 @@ class Termination:
             return
         signal.signal(signal.SIGTERM, self._receive)
         try:
-            with _sigint_handler():
+            with _sigint_handler(), self._lost_interrupts():
                 yield
-        except KeyboardInterrupt as error:
-            raise self.cause(error) from error
+        except BaseException as error:
+            cause = self.cause(error)
+            if cause is error:
+                raise
+            raise cause from error
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
+    @contextmanager
+    def _lost_interrupts(self) -> Iterator[None]:
+        """Repeat the signal if its interrupt was ignored in the body."""
+        usual = sys.unraisablehook
+
+        def ignored(args: sys.UnraisableHookArgs) -> None:
+            if not isinstance(args.exc_value, TerminatedError):
+                usual(args)
+                return
+            self._received_at = None
+            self._repetition = threading.Timer(_REPEAT, os.kill, (os.getpid(), signal.SIGTERM))
+            self._repetition.daemon = True
+            self._repetition.start()
+
+        sys.unraisablehook = ignored
+        try:
+            yield
+        finally:
+            sys.unraisablehook = usual
+            if self._repetition is not None:
+                self._repetition.cancel()
+                self._repetition.join()
+
     def cause(self, error: BaseException) -> BaseException:
-        """TerminatedError for an interrupt that the signal caused, else the error itself."""
-        if self._received_at is None or not isinstance(error, KeyboardInterrupt):
+        """TerminatedError for an interrupt that the signal caused, else the error itself. Python
+        wraps some, as those of an import that defines a class."""
+        if self._received_at is None:
             return error
-        return TerminatedError()
+        found: BaseException | None = error
+        while found is not None:
+            if isinstance(found, KeyboardInterrupt):
+                return TerminatedError()
+            found = found.__cause__
+        return error
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        # Imported here: a signal is rare, and the imports of a command are interruptible, too.
-        from s3k_async._core.runtime import SYSTEM
-
-        now = SYSTEM.monotonic()
+        # Not the clock of a Runtime: an import here would find modules that the signal interrupted
+        # while they were being imported.
+        now = time.monotonic()
         if self._received_at is not None:
             if now - self._received_at > REPEAT_SECONDS:
                 signal.signal(number, signal.SIG_DFL)
@@ -68,8 +106,11 @@ class Termination:
         self._received_at = now
         interrupt = signal.getsignal(signal.SIGINT)
         try:
-            if callable(interrupt):
-                interrupt(signal.SIGINT, frame)
+            if not callable(interrupt):
+                raise TerminatedError
+            interrupt(signal.SIGINT, frame)
+        except TerminatedError:
+            raise
         except BaseException as error:
             # Also a failure of the handler, as of Spark's if its JVM was terminated as well.
             raise TerminatedError from error

@@ -60,12 +60,12 @@ class StorageRules:
         return any(terms.tags for terms in self.terms.values())
 
     def at(self, path: str) -> StorageTerms:
-        """The terms for a new file."""
+        """The terms for a new file; `/` for one whose path is not known."""
         while path != ROOT:
             path = path.rpartition("/")[0] or ROOT
             if path in self.terms:
                 return self.terms[path]
-        return _NO_TERMS
+        return self.terms.get(ROOT, _NO_TERMS)
 
 
 def _terms(rule: str, text: str) -> StorageTerms:

@@ -110,6 +110,19 @@ def test_a_volume_that_does_not_answer_does_not_end_the_check_of_another(
     cli.fails(8, "verify", f"{other_volume}/x", "--alerts-on-error", "ignore")
 
 
+def test_a_volume_without_settings_does_not_end_the_check_of_another(
+    cli: Cli, volume: str, small_tree: Tree, hook: Hook
+) -> None:
+    lines = "s3k://unknown/a\n/gone\ns3k://unknown/b\n"
+    done = cli("verify", "-f", "-", stdin=lines.encode())
+    assert done.code == 10
+    assert done.errors.startswith("s3k: no volume named 'unknown' is configured")
+    assert done.lines[0] == "incomplete: 0 files, 0 bytes in s3k://unknown"
+    assert done.lines[-1] == f"found 1 problem (1 entry_missing) in 0 files, 0 bytes in {volume}/"
+    assert kinds(hook) == [("missing", "entry_missing", 1, ["/gone"])]
+    cli.fails(11, "verify", "s3k://unknown/a")
+
+
 @pytest.mark.parametrize("change", ["replace", "remove"])
 def test_a_change_during_the_check_is_no_damage(
     cli: Cli, volume: str, small_tree: Tree, monkeypatch: pytest.MonkeyPatch, change: str

@@ -156,16 +156,90 @@ class Terminate(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Terminate())
 """
 
+IGNORED = """
+import weakref
+class Referenced: pass
+class Terminate(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "s3k_async.cli.commands.browse":
+            referenced = Referenced()
+            watched = weakref.ref(referenced, lambda _: signal.raise_signal(signal.SIGTERM))
+            del referenced
+            while True:
+                time.sleep(0.01)
+import time
+sys.meta_path.insert(0, Terminate())
+"""
+
+WRAPPED = """
+class Field:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGTERM)
+class Terminate(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "{}":
+            type("Owner", (), {{"field": Field()}})
+sys.meta_path.insert(0, Terminate())
+"""
+
+INNERMOST = """
+class Terminate(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "anyio" or name.startswith("anyio._"):
+            signal.raise_signal(signal.SIGTERM)
+sys.meta_path.insert(0, Terminate())
+"""
+
+TERMINATED = 143, b"s3k: terminated\n"
+
 
 @pytest.mark.parametrize(
     ("text", "code", "errors"),
-    [(IMPORT, 143, b"s3k: terminated\n"), (SECOND, -signal.SIGTERM, b"")],
-    ids=["during an import", "a second time"],
+    [
+        (IMPORT, *TERMINATED),
+        (IGNORED, *TERMINATED),
+        (WRAPPED.format("s3k_async.cli.application"), *TERMINATED),
+        (WRAPPED.format("s3k_async.cli.commands.browse"), *TERMINATED),
+        (INNERMOST, *TERMINATED),
+        (SECOND, -signal.SIGTERM, b""),
+    ],
+    ids=[
+        "during an import",
+        "in a callback whose errors are ignored",
+        "in the definition of a class, at first",
+        "in the definition of a class",
+        "during an import that the clock needs",
+        "a second time",
+    ],
 )
 def test_a_process_that(text: str, code: int, errors: bytes, model: Path) -> None:
     command = [sys.executable, "-c", PROGRAM.format(text), "ls", f"{model}/vol:/"]
     done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", errors)
+
+
+@pytest.mark.parametrize("handler", ["SIG_DFL", "SIG_IGN", "default_int_handler"])
+def test_a_program_that_calls_a_command(handler: str, model: Path) -> None:
+    """Its handlers are the same afterwards, whatever it does on SIGINT."""
+    program = f"""
+import signal, sys
+from s3k_async.cli import main
+from s3k_async.testing import FaultPlan
+async def gate(call):
+    signal.raise_signal(signal.SIGTERM)
+signal.signal(signal.SIGINT, signal.{handler})
+def state():
+    return [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT),
+            signal.pthread_sigmask(signal.SIG_BLOCK, []), sys.unraisablehook]
+before = state()
+with FaultPlan(gate).injected():
+    code = main()
+assert state() == before
+sys.exit(code)
+"""
+    command = [sys.executable, "-c", program, "ls", f"{model}/vol:/"]
+    done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, b"", b"s3k: terminated\n")
 
 
 def test_engines_that_are_not_ready_are_ended(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def test_the_rule_of_the_nearest_directory_applies() -> None:
     assert rules.at("/archive/hot/a") == StorageTerms("ONEZONE_IA")
     assert rules.at("/logs/a") == StorageTerms(None, (("kind", "log"),))
     assert rules.at("/archives/a") == rules.at("/archive") == StorageTerms()
-    assert StorageRules.parse("/:GLACIER_IR").at("/a") == StorageTerms("GLACIER_IR")
+    everywhere = StorageRules.parse("/:GLACIER_IR")
+    assert everywhere.at("/a") == everywhere.at("/") == StorageTerms("GLACIER_IR")
     assert StorageRules.parse("/a%20b%3Ac/:standard").at("/a b:c/d") == StorageTerms("STANDARD")
     assert not StorageRules.parse(" ")
 
@@ -243,6 +244,19 @@ async def test_a_rename_changes_no_data(client: S3kClient, moto_s3: Engine) -> N
     await client.makedirs("/logs")
     await client.rename("/archive/a", "/logs/a")
     assert await kept(client, moto_s3, "/logs/a") == [ARCHIVED]
+
+
+async def test_staged_content_has_the_rule_of_the_root(moto_s3: Engine) -> None:
+    name = fresh_name("rules")
+    config = VolumeConfig(name, MemoryTable(name), S3Bucket(name, "", moto_s3.aws()))
+    await init_volume(config)
+    tuned = replace(config, tuning=Tuning(storage_rules="/:STANDARD_IA,a=1 /a:ONEZONE_IA"))
+    async with S3kClient(config=tuned) as fs:
+        async with fs.stage() as file:
+            await file.write(b"1")
+        async with fs.transaction() as txn:
+            await txn.publish("/a/b", file.staged)
+        assert await kept(fs, moto_s3, "/a/b") == [("STANDARD_IA", {"a": "1"})]
 
 
 async def test_a_volume_with_a_hot_location_cannot_have_rules() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -37,6 +36,7 @@ _FILES: Final = (
 _OTHER_VARIABLES: Final = (
     "AWS_ACCOUNT_ID",
     "AWS_CREDENTIAL_EXPIRATION",
+    "AWS_DEFAULTS_MODE",
     "AWS_DEFAULT_PROFILE",
     "AWS_ENDPOINT_URL",
     "AWS_PROFILE",
@@ -49,7 +49,10 @@ _OTHER_VARIABLES: Final = (
 _COMMERCIAL: Final = re.compile(r"(?!cn-)[a-z]{2}-[a-z]+-[0-9]+")
 """Regions of the partition `aws`."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_ENDPOINT: Final = re.compile(r"(?i:https?)://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?(/[\w.~/-]*)?")
+_HOST: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)"
+_ENDPOINT: Final = re.compile(
+    rf"(?i:https?)://({_HOST}(\.{_HOST})*|\[[0-9a-f:]+\])(:[0-9]+)?(/[\w.~/-]*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def static_access(config: AwsConfig, service: str) -> StaticAccess | None:
     """The access to a service, or None if botocore has to determine it. Looks for files."""
     if (
         service not in _SERVICES
+        or config.delegated is not None
         or config.role_arn is not None
         or config.profile is not None
         or config.delegated is not None
@@ -85,7 +89,9 @@ def static_access(config: AwsConfig, service: str) -> StaticAccess | None:
         return None
     keys = _keys(config)
     region = _region(config)
-    endpoint = config.endpoint or _standard_endpoint(service, region)
+    endpoint = config.endpoint
+    if endpoint is None:
+        endpoint = _standard_endpoint(service, region)
     if keys is None or endpoint is None or not _LABEL.fullmatch(region or _DEFAULT_REGION):
         return None
     if not _ENDPOINT.fullmatch(endpoint) or _is_proxied(endpoint):
@@ -128,7 +134,9 @@ def _authorities(config: AwsConfig) -> str | bool:
 
 
 def _exists(path: str) -> bool:
-    return Path(path).expanduser().exists()
+    """As botocore looks for a file: without a home directory, or in one that may not be read, there
+    is none."""
+    return os.path.exists(os.path.expanduser(os.path.expandvars(path)))
 
 
 def _is_proxied(endpoint: str) -> bool:

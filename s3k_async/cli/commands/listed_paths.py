@@ -88,12 +88,13 @@ def verify(
 
 @dataclass(slots=True)
 class _VolumeCheck:
-    """The check of the paths of one volume. `error`: what ended it early."""
+    """The check of the paths of one volume. `error`: what ended it early. `config`: None if its
+    settings are wrong."""
 
     address: Address
-    config: VolumeConfig
     name: str
     report: VerifyReport
+    config: VolumeConfig | None = None
     verifier: PathVerifier | None = None
     error: S3kError | None = None
 
@@ -134,9 +135,8 @@ class _Checks:
     async def _check(self, clients: Clients, address: Address, paths: Sequence[str]) -> None:
         check = self.found.get(address.volume)
         if check is None:
-            config = self._invocation.resolve(address.volume)
-            name = address.volume or f"s3k://{config.name or config.table.label}"
-            check = self.found[address.volume] = _VolumeCheck(address, config, name, VerifyReport())
+            name = address.volume or self._invocation.volume or "the default volume"
+            check = self.found[address.volume] = _VolumeCheck(address, name, VerifyReport())
         if check.error is not None:
             return
         try:
@@ -145,6 +145,8 @@ class _Checks:
             check.error = error
 
     async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
+        check.config = config = self._invocation.resolve(check.address.volume)
+        check.name = check.address.volume or f"s3k://{config.name or config.table.label}"
         client = await clients.of(check.address)
         check.name = shown(client, ROOT)
         check.verifier = PathVerifier(
@@ -215,6 +217,8 @@ def _alerted(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tup
     permit to ignore."""
     failures: list[tuple[str, Exception]] = []
     for each in checks:
+        if each.config is None:
+            continue
         try:
             with CommandAlerts(invocation, each.config, "verify") as alerts:
                 alerts.add(each.alerts)
