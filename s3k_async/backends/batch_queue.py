@@ -40,14 +40,17 @@ of the calls is raised at the `yield`."""
 class Rounds:
     """The rounds in which the queues of one event loop write to one device.
 
-    Those of the highest rank that have writes are applied together; then the next round begins. A
-    call that writes to several queues should find them in ascending order of rank: then calls that
-    once waited together go on together, and share every batch.
+    Those of the highest rank that have writes are applied together, with those that the last round
+    passed over; then the next round begins. A call that writes to several queues should find them
+    in ascending order of rank: then calls that once waited together go on together, and share every
+    batch.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Waiting] = []
+        self._passed: Sequence[Waiting] = ()
+        """Those that had writes when the last round began without them."""
         self._running = 0
         self._turns = 0
         """Turns of the event loop until the next round begins, while it gathers writes."""
@@ -77,8 +80,10 @@ class Rounds:
             self._loop.call_soon(self._gather)
             return
         highest = max(queue.rank for queue in self._waiting)
-        first = [queue for queue in self._waiting if queue.rank == highest]
-        self._waiting = [queue for queue in self._waiting if queue.rank != highest]
+        passed = self._passed
+        first = [each for each in self._waiting if each.rank == highest or each in passed]
+        self._waiting = [each for each in self._waiting if each not in first]
+        self._passed = tuple(self._waiting)
         self._running = len(first)
         for queue in first:
             queue.begin()

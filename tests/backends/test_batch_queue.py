@@ -85,6 +85,30 @@ async def test_calls_that_write_to_two_queues_come_to_share_every_batch() -> Non
     assert [len(batch) for batch in (*files[1:5], *table[1:5])] == [8] * 8
 
 
+async def test_a_table_that_is_always_written_to_holds_up_no_file() -> None:
+    files: Applied = []
+    table: Applied = []
+    rounds = Rounds()
+    first = queue_of(rounds, noting(files))
+    second = queue_of(rounds, noting(table), rank=1)
+
+    async def fill() -> None:
+        waiting = {second.submit(0), second.submit(0)}
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            waiting |= {second.submit(0) for _ in done}
+
+    filling = [asyncio.create_task(fill()) for _ in range(3)]
+    await second.submit(1)
+    before = len(table)
+    await asyncio.wait_for(first.submit(2), 60)
+    assert len(table) - before <= 4
+    for each in filling:
+        each.cancel()
+    await asyncio.wait(filling)
+    await second.drained()
+
+
 async def test_a_write_that_is_cancelled_before_its_batch_is_dropped() -> None:
     applied: Applied = []
     queue = queue_of(Rounds(), noting(applied))

@@ -81,7 +81,6 @@ def static_access(config: AwsConfig, service: str) -> StaticAccess | None:
         or config.delegated is not None
         or config.role_arn is not None
         or config.profile is not None
-        or config.delegated is not None
         or config.proxy is not None
         or any(name.startswith(_OTHER_VARIABLES) for name in os.environ)
         or any(_exists(os.environ.get(name, usual)) for name, usual in _FILES)
