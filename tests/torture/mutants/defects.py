@@ -3937,32 +3937,11 @@ DEFECTS: tuple[Defect, ...] = (
         f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
     ),
     Defect(
-        "sigterm: not handled",
-        "cli/termination.py",
-        "        signal.signal(signal.SIGTERM, self._receive)\n",
-        "",
-        f"{TERMINATION}::test_a_process_that_waits_for_input",
-    ),
-    Defect(
         "sigterm: reported as Ctrl-C",
         "cli/termination.py",
         "return TerminatedError()",
         "return error",
-        f"{TERMINATION}::test_a_process_that_waits_for_input",
-    ),
-    Defect(
-        "sigterm: a second one is ignored",
-        "cli/termination.py",
-        "                signal.raise_signal(number)\n",
-        "",
-        f"{TERMINATION}::test_a_process_that",
-    ),
-    Defect(
-        "sigterm: a repeated one ends the process",
-        "cli/termination.py",
-        "if now - self._received_at > REPEAT_SECONDS:",
-        "if now > 0:",
-        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
     ),
     Defect(
         "sigterm: a volume that a load created stays locked",
@@ -3970,5 +3949,12 @@ DEFECTS: tuple[Defect, ...] = (
         "                await _unlock(opened, lock)\n",
         "                pass\n",
         f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[load]",
+    ),
+    Defect(
+        "sigterm: the exit code of Ctrl-C",
+        "cli/reporting.py",
+        "return ExitCode.TERMINATED",
+        "return ExitCode.INTERRUPTED",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
     ),
 )
