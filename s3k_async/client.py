@@ -1149,8 +1149,8 @@ class S3kClient:
         """
         from s3k_async.bulk.transfer import upload
 
-        place = self._path(target)
-        done = await upload(self, source, place, overwrite=overwrite, progress=progress)
+        place, volume = self._path(target), self._volume()
+        done = await upload(self, volume, source, place, overwrite=overwrite, progress=progress)
         return done.raise_for_failures(path=place)
 
     @counted_call

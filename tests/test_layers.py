@@ -76,6 +76,7 @@ INVERSIONS = {
     "backends.ports.service_inspection.ServiceInspection": "a port: adapters implement it",
     "backends.ports.service_inspection.TableInspection": "a port: adapters implement it",
     "backends.retrying.request_pipeline.Fence": "the volume lock stops requests before they go out",
+    "bulk.transfer.TransferClient": "the verbs of the client, which hands itself to transfers",
     "integrity.repair_actions.FsckVolume": "the part of an open volume that fsck and gc use",
     "migrate.load.Loader": "the phases of a load: in this process, or as tasks of Spark",
     "migrate.reshard.TableWalker": "the passes over a table: in this process, or as tasks of Spark",

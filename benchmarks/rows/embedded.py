@@ -21,7 +21,6 @@ from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
 from benchmarks.rows.verb_table import DATA, Files, VerbTable, disk_syncs
 from s3k_async import S3kClient
-from s3k_async.bulk.transfer import upload
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 
 __all__ = ["results"]
@@ -82,7 +81,7 @@ async def _tree(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Resul
     async def put() -> int:
         nonlocal turn
         turn += 1
-        result = await upload(fs, local, f"/tree-{turn}", overwrite=False)
+        result = await fs.upload(local, f"/tree-{turn}", overwrite=False)
         return result.files
 
     case = Case(
@@ -108,7 +107,7 @@ async def _counted(scope: Scope, fs: S3kClient, place: Path) -> AsyncIterator[Re
     await fs.makedirs("/syncs")
 
     async def put() -> None:
-        await upload(fs, local, "/syncs/tree", overwrite=False)
+        await fs.upload(local, "/syncs/tree", overwrite=False)
 
     def single(verb: Verb) -> Run:
         work = Work(verb, "/syncs/f", "/syncs/g", DATA, files, IN_FLIGHT)

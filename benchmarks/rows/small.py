@@ -19,7 +19,6 @@ from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import BUCKET, Canned, config_for
 from s3k_async import S3kClient
-from s3k_async.bulk.transfer import upload
 
 __all__ = ["results"]
 
@@ -110,7 +109,7 @@ async def _counted(scope: Scope, server: Canned) -> AsyncIterator[Result]:
         local = small_tree(Path(place), files)
 
         async def put(fs: S3kClient) -> None:
-            await upload(fs, local, "/counted/tree", overwrite=False)
+            await fs.upload(local, "/counted/tree", overwrite=False)
 
         works = {f"create, {IN_FLIGHT} in flight": create, "put -r": put}
         for name, work in works.items():

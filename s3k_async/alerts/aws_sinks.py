@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from s3k_async.alerts.alert import Alert
 from s3k_async.alerts.sink_address import SinkAddress
-from s3k_async.backends.aws.error_mapping import map_exceptions, service_error
+from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.refusals import service_error
 from s3k_async.backends.aws.session import AwsClient, Service
 from s3k_async.config import AwsConfig
 from s3k_async.errors import S3kError, ServiceError

@@ -1,24 +1,23 @@
-"""Transfers of files and trees between local disk and volume, and between volumes, many files at
-once."""
+"""Transfers of files and trees between local disk and volume, many files at once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import Literal, Protocol, overload
 
 from anyio import to_thread
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
 from s3k_async._native import normalize
+from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk import local_tree
-from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
-from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import (
     BusyError,
     ClosedClientError,
@@ -32,11 +31,18 @@ from s3k_async.errors import (
     S3kError,
     ThrottledError,
     UnreachableError,
-    UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.files.open_files import FileReader
-from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, FileStatus, Progress
+from s3k_async.files.open_files import FileReader, FileWriter, Opening
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    ChangeTally,
+    Content,
+    ContentSummary,
+    FileStatus,
+    Progress,
+)
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
@@ -46,12 +52,31 @@ __all__ = [
     "download",
     "is_hopeless",
     "local_file",
-    "move_to",
     "upload",
     "verified",
 ]
 
 ProgressCallback = Callable[[Progress], object]
+
+
+class TransferClient(Protocol):
+    """The verbs of a client that transfers use."""
+
+    async def write(self, path: str, data: Buffer, *, overwrite: bool = True) -> object: ...
+
+    async def makedirs(self, path: str) -> object: ...
+
+    async def stat(self, path: str) -> FileStatus: ...
+
+    async def content_summary(self, path: str) -> ContentSummary: ...
+
+    def list(self, path: str, *, recursive: bool = False) -> AsyncIterator[FileStatus]: ...
+
+    @overload
+    def open(self, path: str, mode: Literal["rb"]) -> Opening[FileReader]: ...
+    @overload
+    def open(self, path: str, mode: Literal["wb", "xb"]) -> Opening[FileWriter]: ...
+
 
 CHUNK = 8 * 1024 * 1024
 """Files of at most this size are transferred at once, larger ones in pieces of this size."""
@@ -128,7 +153,8 @@ async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
 
 
 async def upload(
-    client: S3kClient,
+    client: TransferClient,
+    volume: Volume,
     source: str | os.PathLike[str],
     target: str,
     *,
@@ -169,7 +195,7 @@ async def upload(
             local = os.path.join(root, relative)
             with transfer.noting(local):
                 place = normalize(f"{target}/{relative}")
-                yield _new_file(client, local, place, size, overwrite)
+                yield _new_file(client, volume, local, place, size, overwrite)
 
     await client.makedirs(target)
     transfer.tally.directories += 1
@@ -179,12 +205,12 @@ async def upload(
             list(level),
             limit=FILES,
         )
-    await _upload_files(client, files(), transfer, overwrite=overwrite, skip=skip)
+    await _upload_files(client, target, volume, files(), transfer, overwrite=overwrite, skip=skip)
     return transfer.tally.result()
 
 
 async def download(
-    client: S3kClient,
+    client: TransferClient,
     source: str,
     target: str | os.PathLike[str],
     *,
@@ -228,50 +254,15 @@ async def download(
     return transfer.tally.result()
 
 
-async def move_to(
-    client: S3kClient,
-    other: S3kClient,
-    source: str,
-    target: str,
-    *,
-    overwrite: bool = False,
-    progress: ProgressCallback | None = None,
-) -> ChangeResult:
-    """Move a file or a directory into another volume: copied completely, and only then deleted.
-
-    Files are deleted by conditional writes at the id and version that they had before the copy.
-    Entries that are created or changed in the source meanwhile are kept, with the directories above
-    them, and listed as failures. Raises as `S3kClient.copy`; then the source is unchanged.
-    """
-    top = await client.stat(source)
-    if top.path == ROOT:
-        raise UnsupportedError("the root cannot be moved", path=top.path)
-    entries = [top]
-    if top.is_dir:
-        entries += [found async for found in client.list(top.path, recursive=True)]
-    await client.copy_to(
-        other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
-    )
-    transfer = TransferTally("move", sum(1 for entry in entries if entry.is_file), None)
-
-    errors = await delete_seen(client, entries)
-    for entry in entries:
-        if error := errors.get(entry.path):
-            transfer.failed(entry.path, error)
-        elif entry.is_dir:
-            transfer.tally.directories += 1
-        else:
-            transfer.done(entry.path, entry.size)
-    return transfer.tally.result()
-
-
 def _depth(path: str) -> int:
     return path.count("/")
 
 
 @call
 async def _upload_files(
-    client: S3kClient,
+    client: TransferClient,  # noqa: ARG001 - whose call it is
+    target: str,  # noqa: ARG001 - the path of the call
+    volume: Volume,
     files: Iterable[NewFile],
     transfer: TransferTally,
     *,
@@ -285,7 +276,7 @@ async def _upload_files(
             transfer.failed(file.source, error)
 
     await write_files(
-        volume_of(client),
+        volume,
         files,
         overwrite=overwrite,
         done=lambda file, size: transfer.done(file.path, size),
@@ -293,8 +284,10 @@ async def _upload_files(
     )
 
 
-def _new_file(client: S3kClient, local: str, target: str, size: int, overwrite: bool) -> NewFile:
-    file = local_file(volume_of(client), local, target, size)
+def _new_file(
+    client: TransferClient, volume: Volume, local: str, target: str, size: int, overwrite: bool
+) -> NewFile:
+    file = local_file(volume, local, target, size)
     alone = partial(_upload_file, client, local, target, overwrite)
     return replace(file, alone=alone) if size >= LARGE else file
 
@@ -319,14 +312,15 @@ def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
     return NewFile(target, size, upload, source=local)
 
 
-async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
+async def _upload_file(client: TransferClient, local: str, target: str, overwrite: bool) -> int:
     data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
     if data is not None:
         await client.write(target, data, overwrite=overwrite)
         return len(data)
+    mode: Literal["wb", "xb"] = "wb" if overwrite else "xb"
     async with (
         local_tree.opened(local) as (descriptor, _),
-        client.open(target, "wb" if overwrite else "xb") as writer,
+        client.open(target, mode) as writer,
     ):
         return await _send(descriptor, local, writer.write)
 
@@ -340,7 +334,9 @@ async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[
     return sent
 
 
-async def _download_file(client: S3kClient, status: FileStatus, local: str, overwrite: bool) -> int:
+async def _download_file(
+    client: TransferClient, status: FileStatus, local: str, overwrite: bool
+) -> int:
     if not overwrite and await to_thread.run_sync(os.path.lexists, local):
         raise PathExistsError("the local file exists", path=local)
     directory = os.path.dirname(local)

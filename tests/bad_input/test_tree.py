@@ -341,7 +341,7 @@ MISSING = (
         "put of no local file",
         NOT_FOUND,
         "no-such-file",
-        lambda fs: upload(fs, "no-such-file", "/x"),
+        lambda fs: upload(fs, fs._volume(), "no-such-file", "/x"),
         "put no-such-file {vol}:/x",
     ),
 )

@@ -48,7 +48,7 @@ async def get_file(client: S3kClient, local: str) -> None:
 
 READS: dict[str, Transfer] = {
     "create_from_file": lambda fs, local: ObjectStore(fs).create_from_file("b", "new", local),
-    "put": lambda fs, local: upload(fs, local, "/b/new"),
+    "put": lambda fs, local: upload(fs, fs._volume(), local, "/b/new"),
     "put_file": put_file,
 }
 WRITES: dict[str, Transfer] = {

@@ -14,7 +14,8 @@ from anyio.lowlevel import checkpoint
 
 from s3k_async.bulk import local_tree, transfer
 from s3k_async.bulk.file_writes import LARGE
-from s3k_async.bulk.transfer import download, move_to, upload
+from s3k_async.bulk.transfer import download, upload
+from s3k_async.bulk.volume_moves import move_to
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
@@ -110,7 +111,7 @@ async def in_volume(fs: S3kClient, top: str) -> dict[str, bytes | None]:
 async def test_a_tree_there_and_back(
     fs: S3kClient, local: Path, tmp_path: Path, small_chunks: int, target: str
 ) -> None:
-    up = await upload(fs, local, target)
+    up = await upload(fs, fs._volume(), local, target)
     assert (up.files, up.directories, up.bytes) == (5, 5, sum(map(len, FILES.values())))
     assert up.failures == ()
     assert await in_volume(fs, target) == on_disk(local)
@@ -123,7 +124,7 @@ async def test_one_file_there_and_back(
     fs: S3kClient, local: Path, tmp_path: Path, small_chunks: int
 ) -> None:
     for name, data in FILES.items():
-        result = await upload(fs, local / name, f"/in/{name}")
+        result = await upload(fs, fs._volume(), local / name, f"/in/{name}")
         assert (result.files, result.directories, result.bytes) == (1, 0, len(data))
         result = await download(fs, f"/in/{name}", tmp_path / "copies" / name)
         assert (result.files, result.bytes) == (1, len(data))
@@ -135,7 +136,7 @@ async def test_one_file_there_and_back(
 async def test_a_file_is_at_version_2_whatever_its_size(
     fs: S3kClient, local: Path, small_chunks: int
 ) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     async for status in fs.find("/in", type="file"):
         assert status.committed
         assert status.version == 2
@@ -144,7 +145,7 @@ async def test_a_file_is_at_version_2_whatever_its_size(
 
 async def test_progress_is_told_with_the_total(fs: S3kClient, local: Path, tmp_path: Path) -> None:
     seen: list[Progress] = []
-    await upload(fs, local, "/in", progress=seen.append)
+    await upload(fs, fs._volume(), local, "/in", progress=seen.append)
     assert [each.done for each in seen] == [1, 2, 3, 4, 5]
     assert {(each.operation, each.total) for each in seen} == {("put", 5)}
     assert seen[-1].bytes == sum(map(len, FILES.values()))
@@ -162,20 +163,20 @@ async def test_what_a_progress_callback_raises_ends_the_transfer(
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
-        await upload(fs, local, "/in", progress=stop)
+        await upload(fs, fs._volume(), local, "/in", progress=stop)
 
 
 async def test_again_with_and_without_overwriting(
     fs: S3kClient, local: Path, tmp_path: Path
 ) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     (local / "new").write_bytes(b"new")
     (local / "e").write_bytes(b"changed")
-    result = await upload(fs, local, "/in", overwrite=False)
+    result = await upload(fs, fs._volume(), local, "/in", overwrite=False)
     assert (result.files, len(result.failures)) == (1, 5)
     assert all(isinstance(error, PathExistsError) for _, error in result.failures)
     assert await fs.read("/in/e") == FILES["e"]
-    assert (await upload(fs, local, "/in")).failures == ()
+    assert (await upload(fs, fs._volume(), local, "/in")).failures == ()
     assert await in_volume(fs, "/in") == on_disk(local)
     await download(fs, "/in", tmp_path / "copy")
     (tmp_path / "copy" / "e").write_bytes(b"mine")
@@ -200,7 +201,7 @@ async def test_a_small_file_of_a_tree_takes_one_request_for_its_data(
     config = replace(memory_config(), layout=layout)
     await init_volume(config)
     for call, operation in (
-        (lambda fs: upload(fs, tmp_path, "/in"), "PutObject"),
+        (lambda fs: upload(fs, fs._volume(), tmp_path, "/in"), "PutObject"),
         (lambda fs: fs.copy("/in", "/out", recursive=True), "CopyObject"),
     ):
         async with S3kClient(config=config) as fs:
@@ -230,7 +231,7 @@ async def test_files_that_change_while_a_tree_is_uploaded(
         return found
 
     monkeypatch.setattr(local_tree, "survey", then_changes)
-    result = await upload(fs, local, "/in")
+    result = await upload(fs, fs._volume(), local, "/in")
     assert [(path, type(error)) for path, error in result.failures] == [
         (str(local / "sub" / "b"), PathNotFoundError)
     ]
@@ -248,7 +249,7 @@ async def test_what_cannot_be_put_is_listed_and_the_rest_is_put(fs: S3kClient, l
     (local / os.fsdecode(b"bad\xff")).write_bytes(b"")
     (local / os.fsdecode(b"worse\xff")).mkdir()
     await fs.write("/in/sub", b"a file is where a directory should go")
-    result = await upload(fs, local, "/in")
+    result = await upload(fs, fs._volume(), local, "/in")
     assert result.files == 3
     failed = {
         path.removeprefix(f"{local}/"): type(error).__name__ for path, error in result.failures
@@ -271,22 +272,22 @@ async def test_what_cannot_be_put_is_listed_and_the_rest_is_put(fs: S3kClient, l
 
 async def test_what_cannot_be_put_at_all(fs: S3kClient, local: Path) -> None:
     with pytest.raises(PathNotFoundError, match="gone"):
-        await upload(fs, local / "gone", "/in")
+        await upload(fs, fs._volume(), local / "gone", "/in")
     os.mkfifo(local / "pipe")
     with pytest.raises(UnsupportedError, match="pipe"):
-        await upload(fs, local / "pipe", "/in")
+        await upload(fs, fs._volume(), local / "pipe", "/in")
     os.symlink("nowhere", local / "broken")
     with pytest.raises(PathNotFoundError, match="broken"):
-        await upload(fs, local / "broken", "/in")
+        await upload(fs, fs._volume(), local / "broken", "/in")
     await fs.write("/file", b"")
     with pytest.raises(NotDirectoryError, match="/file"):
-        await upload(fs, local, "/file/below")
+        await upload(fs, fs._volume(), local, "/file/below")
     with pytest.raises(PathExistsError, match="/file"):
-        await upload(fs, local, "/file")
+        await upload(fs, fs._volume(), local, "/file")
 
 
 async def test_what_cannot_be_got(fs: S3kClient, local: Path, tmp_path: Path) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     with pytest.raises(PathNotFoundError, match="/gone"):
         await download(fs, "/gone", tmp_path / "copy")
     (tmp_path / "file").write_bytes(b"mine")
@@ -356,14 +357,14 @@ async def test_a_full_disk_ends_an_upload(
     async with faulty_client(faults, config) as fs:
         faults.fail_when(lambda call: ".id=" in call.key, NoSpaceError("full"), times=len(FILES))
         with pytest.raises(NoSpaceError):
-            await upload(fs, local, "/in")
+            await upload(fs, fs._volume(), local, "/in")
         assert set((await in_volume(fs, "/in")).values()) == {None}
 
 
 async def test_a_full_disk_ends_a_download(
     fs: S3kClient, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
 
     def full(*_: object) -> None:
         raise NoSpaceError("full", path="copy")
@@ -386,7 +387,7 @@ async def test_a_large_file_that_fails_half_way_is_not_published(
 
     monkeypatch.setattr(FileWriter, "write", breaks)
     with pytest.raises(NoSpaceError):
-        await upload(fs, local / "e", "/in/e")
+        await upload(fs, fs._volume(), local / "e", "/in/e")
     assert await in_volume(fs, "/in") == {}
 
 
@@ -394,7 +395,7 @@ async def test_a_large_file_that_fails_half_way_is_not_published(
 
 
 async def test_a_tree_moves_to_another_volume(fs: S3kClient, other: S3kClient, local: Path) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     result = await move_to(fs, other, "/in", "/out")
     assert (result.files, result.directories, result.failures) == (5, 5, ())
     assert await in_volume(other, "/out") == on_disk(local)
@@ -423,7 +424,7 @@ async def test_the_root_does_not_move(fs: S3kClient, other: S3kClient) -> None:
 async def test_nothing_is_deleted_when_the_copy_fails(
     fs: S3kClient, other: S3kClient, local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     before = await in_volume(fs, "/in")
 
     async def full(*_: object, **__: object) -> None:
@@ -451,7 +452,7 @@ async def test_what_changes_during_a_move_stays(
     change: Callable[[S3kClient], object],
     kept: str,
 ) -> None:
-    await upload(fs, local, "/in")
+    await upload(fs, fs._volume(), local, "/in")
     copy_to = S3kClient.copy_to
 
     async def meanwhile(self: S3kClient, *arguments: object, **options: object) -> object:

@@ -176,7 +176,7 @@ async def _upload_parts(fs: S3kClient) -> None:
 
 
 async def _upload(fs: S3kClient) -> None:
-    await upload(fs, __file__, "/archive/a")
+    await upload(fs, fs._volume(), __file__, "/archive/a")
 
 
 async def _copy(fs: S3kClient) -> None:

@@ -307,7 +307,7 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
             core.set_config_variable("region", os.environ[REGION_VARIABLE])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
         if config.delegated is not None:
-            from s3k_async.backends.aws.temporary_credentials import use_source
+            from s3k_async.backends.aws.delegated_session import use_source
 
             use_source(core, config.delegated)
         elif config.role_arn is not None:

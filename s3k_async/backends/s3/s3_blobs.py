@@ -16,7 +16,8 @@ from s3k_async._core.concurrency import run_all
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.encryption import storage_parameters
-from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
+from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.refusals import Codes, service_error
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.ports.blob_keys import (
     MAX_KEY,

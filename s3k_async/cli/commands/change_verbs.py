@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from s3k_async._core.paths import normalize, split
-from s3k_async.bulk.transfer import ProgressCallback, move_to
+from s3k_async.bulk.transfer import ProgressCallback
+from s3k_async.bulk.volume_moves import move_to
 from s3k_async.cli.chunked_work import ChunkResult, OperandOutcome, in_chunks, need_one_way
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation

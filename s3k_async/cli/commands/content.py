@@ -137,8 +137,11 @@ def put(
         place = await destination(
             client, address, local_name(local), is_dir=is_dir, several=several
         )
+        from s3k_async.client import volume_of
+
         done = await upload(
             client,
+            volume_of(client),
             local,
             place,
             overwrite=overwrite,

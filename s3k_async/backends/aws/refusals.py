@@ -1,0 +1,321 @@
+"""The mapping of refusals and of missing answers to the errors of this package.
+
+The main distinction is whether a write may have been applied:
+
+* not sent, or answered with a refusal: UnreachableError, ThrottledError, TransactionConflictError,
+  ConditionFailedError and every other definite error;
+* possibly applied: ResponseLostError (no answer, a broken answer, or an internal error of the
+  service, which DynamoDB and S3 may report for a write that went through).
+
+Codes as in the error tables of the Amazon DynamoDB Developer Guide ("Error handling with DynamoDB")
+and the Amazon S3 API Reference ("Error responses").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from s3k_async.errors import (
+    BlobNotFoundError,
+    ConditionFailedError,
+    ConfigError,
+    CredentialsError,
+    NoSpaceError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+    ThrottledError,
+    TransactionConflictError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+
+__all__ = [
+    "EXPIRED",
+    "Codes",
+    "Decoder",
+    "answer_error",
+    "dynamodb_refusal",
+    "lost",
+    "no_answer",
+    "service_error",
+]
+
+Codes: TypeAlias = Mapping[str, tuple[type[S3kError], str]]
+"""Errors of a call's own service codes: code to (class, message)."""
+Decoder: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Decodes the service's form of an item."""
+
+_BY_CODE: Mapping[type[S3kError], frozenset[str]] = {
+    ThrottledError: frozenset(
+        {
+            "BandwidthLimitExceeded",
+            "LimitExceededException",
+            "ProvisionedThroughputExceeded",
+            "ProvisionedThroughputExceededException",
+            "RequestLimitExceeded",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "SlowDown",
+            "ThrottledException",
+            "Throttling",
+            "ThrottlingError",
+            "ThrottlingException",
+            "TooManyRequests",
+            "TooManyRequestsException",
+            "429",
+        }
+    ),
+    TransactionConflictError: frozenset(
+        {
+            "ConditionalRequestConflict",
+            "OperationAborted",
+            "ReplicatedWriteConflictException",
+            "TransactionConflict",
+            "TransactionConflictException",
+        }
+    ),
+    ResponseLostError: frozenset(
+        {
+            "InternalError",
+            "InternalFailure",
+            "InternalServerError",
+            "InternalServerErrorException",
+            "ServiceUnavailable",
+            "ServiceUnavailableException",
+            "TransactionInProgressException",
+        }
+    ),
+    RequestTimeoutError: frozenset({"RequestTimeout", "RequestTimeoutException"}),
+    CredentialsError: frozenset(
+        {
+            "AuthFailure",
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "IncompleteSignature",
+            "IncompleteSignatureException",
+            "InvalidAccessKeyId",
+            "InvalidClientTokenId",
+            "InvalidSignature",
+            "InvalidSignatureException",
+            "InvalidToken",
+            "MissingAuthenticationToken",
+            "MissingAuthenticationTokenException",
+            "NotSignedUp",
+            "RequestExpired",
+            "RequestTimeTooSkewed",
+            "SignatureDoesNotMatch",
+            "TokenRefreshRequired",
+            "UnrecognizedClientException",
+        }
+    ),
+    PermissionDeniedError: frozenset(
+        {
+            "AccessDenied",
+            "AccessDeniedException",
+            "AccountProblem",
+            "AllAccessDisabled",
+            "Forbidden",
+        }
+    ),
+    VolumeNotFoundError: frozenset(
+        {"NoSuchBucket", "ResourceNotFoundException", "TableNotFoundException"}
+    ),
+    BlobNotFoundError: frozenset({"NoSuchKey"}),
+    UnsupportedError: frozenset({"NotImplemented", "UnknownOperationException"}),
+    NoSpaceError: frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}),
+    ConfigError: frozenset(
+        {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
+    ),
+}
+EXPIRED = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes of refusals that renewed credentials may avoid."""
+_CLASS_OF: Mapping[str, type[S3kError]] = {
+    code: cls for cls, codes in _BY_CODE.items() for code in codes
+}
+
+_OF_KEYS = ("InvalidArgument", "InvalidRequest")
+
+
+def service_error(
+    code: str,
+    message: str,
+    *,
+    path: str | None,
+    status: int = 0,
+    codes: Codes | None = None,
+    host: str = "",
+) -> S3kError:
+    """The error for an answer with `code`; `status` is the HTTP status, which decides for unknown
+    codes, and `host` the answering host."""
+    if codes and code in codes:
+        cls, text = codes[code]
+        return cls(text, path=path)
+    if code in _OF_KEYS and "server side encryption" in message.lower():
+        return ConfigError(
+            f"the encryption of the object does not fit the setting customer_key, its key or none "
+            f"(SSE-C): the service answered {code}: {message}",
+            path=path,
+        )
+    known = _CLASS_OF.get(code) or _class_of_status(status, code)
+    if known is None:
+        return ServiceError(f"the service answered {code}: {message}", path=path, service_code=code)
+    if issubclass(known, CredentialsError):
+        return known(_credentials_text(code), path=path)
+    if known is ResponseLostError:
+        who = f"the service at {host}" if host else "the service"
+        what = f"{status} {code}" if status and code != str(status) else code
+        return known(f"{who} answered {what}, the outcome is unknown: {message}", path=path)
+    return known(f"the service answered {code}: {message}", path=path)
+
+
+def dynamodb_refusal(
+    body: bytes,
+    status: int,
+    *,
+    path: str | None,
+    codes: Codes | None = None,
+    decode: Decoder = dict,
+    host: str = "",
+) -> S3kError:
+    """The error for an answer of DynamoDB with a status other than 200; see `map_exceptions`."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        return service_error(
+            str(status), "(no JSON object)", path=path, status=status, codes=codes, host=host
+        )
+    code = (
+        str(answer.get("__type") or answer.get("code") or status)
+        .rpartition("#")[2]
+        .partition(":")[0]
+    )
+    message = str(answer.get("message") or answer.get("Message") or "")
+    return answer_error(
+        answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host
+    )
+
+
+def answer_error(
+    answer: Mapping[str, Any],
+    code: str,
+    message: str,
+    *,
+    path: str | None,
+    status: int,
+    codes: Codes | None,
+    decode: Decoder,
+    host: str = "",
+) -> S3kError:
+    """The error for an answer with `code`, with the further members of DynamoDB's answer."""
+    if code == "ConditionalCheckFailedException":
+        item = answer.get("Item")
+        return ConditionFailedError(
+            "a condition on the stored item did not hold",
+            path=path,
+            current={0: decode(item) if item else None},
+        )
+    if code == "TransactionCanceledException":
+        return _cancelled(
+            answer.get("CancellationReasons") or _reasons_in(message), message, path, decode
+        )
+    return service_error(code, message, path=path, status=status, codes=codes, host=host)
+
+
+def _cancelled(
+    reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder
+) -> S3kError:
+    """The error for a cancelled transaction, by its most specific reason."""
+    found = {position: str(reason.get("Code") or "None") for position, reason in enumerate(reasons)}
+    failed = {
+        position: decode(reasons[position]["Item"]) if reasons[position].get("Item") else None
+        for position, code in found.items()
+        if code == "ConditionalCheckFailed"
+    }
+    if failed:
+        return ConditionFailedError(
+            "a condition of the transaction did not hold", path=path, current=failed
+        )
+    for position, code in found.items():
+        if (
+            code not in ("None", "TransactionConflict")
+            and _CLASS_OF.get(code) is not ThrottledError
+        ):
+            text = str(reasons[position].get("Message") or "")
+            return ServiceError(
+                f"action {position} of the transaction: {code}: {text}",
+                path=path,
+                service_code=code,
+            )
+    throttled = [at for at, code in found.items() if _CLASS_OF.get(code) is ThrottledError]
+    if throttled:
+        error = ThrottledError("requests exceed the table's throughput", path=path)
+        error.positions = throttled
+        return error
+    if any(code == "TransactionConflict" for code in found.values()):
+        return TransactionConflictError("another request was changing the same item", path=path)
+    return ServiceError(
+        f"the transaction was cancelled: {message}",
+        path=path,
+        service_code="TransactionCanceledException",
+    )
+
+
+def _reasons_in(message: str) -> list[dict[str, str]]:
+    """Cancellation reasons in the message alone, as in `... [None, TransactionConflict]` of some
+    engines."""
+    found = re.search(r"\[([A-Za-z, ]+)\]", message)
+    return [{"Code": code.strip()} for code in found[1].split(",")] if found else []
+
+
+def _class_of_status(status: int, code: str) -> type[S3kError] | None:
+    """The class for an unknown code; HEAD requests have only the status as their code."""
+    if code.isdigit():
+        status = int(code)
+    if status == 403:
+        return PermissionDeniedError
+    if status == 429:
+        return ThrottledError
+    if status == 507:
+        return NoSpaceError
+    # A success status with a foreign body is no refusal.
+    return ResponseLostError if (status >= 500 and status != 501) or 200 <= status < 300 else None
+
+
+def no_answer(path: str | None, writing: bool) -> S3kError:
+    """The error for an answer that did not come in time."""
+    if writing:
+        return ResponseLostError(
+            "no answer within the time allowed, the outcome is unknown", path=path
+        )
+    return RequestTimeoutError("no answer within the time allowed", path=path)
+
+
+def lost(path: str | None, what: str) -> ResponseLostError:
+    """The error for an answer that came in part or not at all. `what` happened."""
+    return ResponseLostError(f"{what} before the whole answer came", path=path)
+
+
+def _credentials_text(code: str) -> str:
+    if code == "RequestTimeTooSkewed":
+        return f"the service answered {code}: this machine's clock is wrong"
+    if "Expired" in code or code == "TokenRefreshRequired":
+        return f"the service answered {code}: the credentials have expired"
+    return f"the service answered {code}: the credentials are not accepted"

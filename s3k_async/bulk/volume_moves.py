@@ -1,0 +1,48 @@
+"""Moves of files and directories to another volume."""
+
+from __future__ import annotations
+
+from s3k_async.bulk.expected_objects import delete_seen
+from s3k_async.bulk.transfer import ProgressCallback, TransferTally
+from s3k_async.client import S3kClient
+from s3k_async.errors import UnsupportedError
+from s3k_async.model import ROOT, ChangeResult
+
+__all__ = ["move_to"]
+
+
+async def move_to(
+    client: S3kClient,
+    other: S3kClient,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+) -> ChangeResult:
+    """Move a file or a directory into another volume: copied completely, and only then deleted.
+
+    Files are deleted by conditional writes at the id and version that they had before the copy.
+    Entries that are created or changed in the source meanwhile are kept, with the directories above
+    them, and listed as failures. Raises as `S3kClient.copy`; then the source is unchanged.
+    """
+    top = await client.stat(source)
+    if top.path == ROOT:
+        raise UnsupportedError("the root cannot be moved", path=top.path)
+    entries = [top]
+    if top.is_dir:
+        entries += [found async for found in client.list(top.path, recursive=True)]
+    await client.copy_to(
+        other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
+    )
+    transfer = TransferTally("move", sum(1 for entry in entries if entry.is_file), None)
+
+    errors = await delete_seen(client, entries)
+    for entry in entries:
+        if error := errors.get(entry.path):
+            transfer.failed(entry.path, error)
+        elif entry.is_dir:
+            transfer.tally.directories += 1
+        else:
+            transfer.done(entry.path, entry.size)
+    return transfer.tally.result()
