@@ -48,6 +48,7 @@ from s3k_async.txn import volume_record
 from s3k_async.txn.volume_lock import QUIET_SECONDS, VolumeLock
 from s3k_async.txn.volume_record import APPEARANCE, RECORD_KEY, TAG, VolumeRecord
 from s3k_async.volumes import open_volume
+from s3k_async.volumes.claims import read_claim
 from s3k_async.volumes.connections import VolumeConnections
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
@@ -535,6 +536,33 @@ async def test_two_destructions_at_once_end(
     assert all(each == 0 or isinstance(each, VolumeNotFoundError) for each in results)
     assert await own_items(one) == {}
     assert await own_items(two) == before
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_late_destruction_leaves_the_next_volume_with_the_prefix(
+    layout: LayoutName,
+) -> None:
+    """Another client has ended the destruction meanwhile, and the prefix has a new volume."""
+    config = volume(next(_tables), "a", layout)
+    await init_volume(config)
+    await fill(config)
+    kept: Items = {}
+
+    async def sleep(seconds: float) -> None:
+        if seconds != QUIET_SECONDS or kept:
+            return
+        await destroy_volume(config, force=True, runtime=HURRIED)
+        await init_volume(config)
+        await fill(config)
+        kept.update(await own_items(config))
+
+    with pytest.raises(VolumeMismatchError, match="another volume"):
+        await destroy_volume(config, force=True, runtime=replace(SYSTEM, sleep=sleep))
+    assert await own_items(config) == kept
+    assert await contents(config)
+    async with AsyncExitStack() as stack:
+        data = VolumeConnections(config, SYSTEM, None, stack).blobs(config.data, "data")
+        assert await read_claim(data) is not None
 
 
 async def test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing() -> None:
