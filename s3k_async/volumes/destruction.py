@@ -7,7 +7,7 @@ import errno
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import anyio.to_thread
@@ -24,6 +24,8 @@ from s3k_async.errors import (
     PartialFailureError,
     PermissionDeniedError,
     ReadOnlyVolumeError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.storage.extents import physical_keys
@@ -31,6 +33,7 @@ from s3k_async.txn.shared_table import remove_items
 from s3k_async.txn.upload_records import has_uploads
 from s3k_async.txn.volume_lock import QUIET_SECONDS
 from s3k_async.txn.volume_record import (
+    RECORD_KEY,
     VolumeRecord,
     has_entries,
     load_or_repair,
@@ -130,6 +133,10 @@ async def destroy_volume(
             whole, _ = connections.whole_table()
             await remove_items(items, whole, config.table_prefix, record, runtime=runtime)
             return left
+        with suppress(VolumeNotFoundError):  # the drop of another client
+            item = await items.get(RECORD_KEY) or {"volume_id": record.volume_id}
+            if item["volume_id"] != record.volume_id:
+                raise VolumeMismatchError("the table has another volume by now", path=where)
         await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.home)
