@@ -391,6 +391,14 @@ async def test_a_volume_without_a_prefix_shares_with_none(
     assert await table_items(shared) == before
 
 
+async def test_a_volume_of_the_old_kind_has_no_prefix() -> None:
+    """It would look empty."""
+    await init_volume(volume(table := next(_tables), "a"))
+    config = replace(volume(table, "b"), kind="s3k-1.0", name="data")
+    with pytest.raises(VolumeNotFoundError, match="no volume with this prefix"):
+        await open_volume(config)
+
+
 async def test_a_table_of_other_software_is_refused() -> None:
     config = volume(next(_tables), "a")
     async with AsyncExitStack() as stack:
