@@ -19,7 +19,12 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.adapters.arrow import S3kHandler
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put
 from s3k_async.backends.ports.pagination import scan_all
-from s3k_async.backends.retrying.prefixed_items import CATALOG, check_table_prefix, shared_key
+from s3k_async.backends.retrying.prefixed_items import (
+    CATALOG,
+    PrefixedItems,
+    check_table_prefix,
+    shared_key,
+)
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.diagnosis.volume_diagnosis import diagnose
 from s3k_async.errors import (
@@ -48,6 +53,7 @@ from s3k_async.txn import volume_record
 from s3k_async.txn.volume_lock import QUIET_SECONDS, VolumeLock
 from s3k_async.txn.volume_record import APPEARANCE, RECORD_KEY, TAG, VolumeRecord
 from s3k_async.volumes import open_volume
+from s3k_async.volumes.claims import CLAIM, read_claim
 from s3k_async.volumes.connections import VolumeConnections
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
@@ -385,6 +391,14 @@ async def test_a_volume_without_a_prefix_shares_with_none(
     assert await table_items(shared) == before
 
 
+async def test_a_volume_of_the_old_kind_has_no_prefix() -> None:
+    """It would look empty."""
+    await init_volume(volume(table := next(_tables), "a"))
+    config = replace(volume(table, "b"), kind="s3k-1.0", name="data")
+    with pytest.raises(VolumeNotFoundError, match="no volume with this prefix"):
+        await open_volume(config)
+
+
 async def test_a_table_of_other_software_is_refused() -> None:
     config = volume(next(_tables), "a")
     async with AsyncExitStack() as stack:
@@ -535,6 +549,70 @@ async def test_two_destructions_at_once_end(
     assert all(each == 0 or isinstance(each, VolumeNotFoundError) for each in results)
     assert await own_items(one) == {}
     assert await own_items(two) == before
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_late_destruction_leaves_the_next_volume_with_the_prefix(
+    layout: LayoutName,
+) -> None:
+    """Another client has ended the destruction meanwhile, and the prefix has a new volume."""
+    config = volume(next(_tables), "a", layout)
+    await init_volume(config)
+    await fill(config)
+    kept: Items = {}
+
+    async def sleep(seconds: float) -> None:
+        if seconds != QUIET_SECONDS or kept:
+            return
+        await destroy_volume(config, force=True, runtime=HURRIED)
+        await init_volume(config)
+        await fill(config)
+        kept.update(await own_items(config))
+
+    with pytest.raises(VolumeMismatchError, match="another volume"):
+        await destroy_volume(config, force=True, runtime=replace(SYSTEM, sleep=sleep))
+    assert await own_items(config) == kept
+    assert await contents(config)
+    async with AsyncExitStack() as stack:
+        data = VolumeConnections(config, SYSTEM, None, stack).blobs(config.data, "data")
+        assert await read_claim(data) is not None
+
+
+async def test_a_late_destruction_leaves_the_next_volume_of_a_table() -> None:
+    config, plan = volume(next(_tables), ""), FaultPlan()
+    await init_volume(config)
+    await fill(config)
+
+    async def overtake(call: Call) -> None:
+        if call.key == CLAIM and call.method == "delete":
+            plan.gate = None
+            await destroy_volume(config, force=True)
+            await init_volume(config)
+            await fill(config)
+
+    plan.gate = overtake
+    with plan.injected(), pytest.raises(VolumeMismatchError, match="another volume"):
+        await destroy_volume(config, force=True)
+    assert plan.gate is None
+    assert await contents(config)
+
+
+async def test_a_stalled_client_does_not_restore_a_destroyed_volume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has read the record before, and finds no tag."""
+    config, read_tag = volume(next(_tables), "a"), PrefixedItems.read_tag
+    await init_volume(config)
+
+    async def late(table: PrefixedItems, name: str) -> str | None:
+        monkeypatch.setattr(PrefixedItems, "read_tag", read_tag)
+        await destroy_volume(config, runtime=HURRIED)
+        return await table.read_tag(name)
+
+    monkeypatch.setattr(PrefixedItems, "read_tag", late)
+    with pytest.raises(VolumeNotFoundError):
+        await open_volume(config, runtime=HURRIED)
+    assert await own_items(config) == {}
 
 
 async def test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing() -> None:

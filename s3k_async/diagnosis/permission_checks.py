@@ -150,6 +150,8 @@ def _table_probe(parts: VolumeParts, action: str, *, read_only: bool) -> _Probe 
         "Scan": partial(items.scan, 0, 1, limit=1),
         "UpdateItem": partial(store.write, Update(key, never, {SORT + "_": ""})),
     }
+    if parts.config.table_prefix and action in ("ListTagsOfResource", "TagResource"):
+        return "the table has a catalog of its volumes in place of a tag"
     writing: dict[str, _Probe] = {"BatchWriteItem": load, "TagResource": tag}
     if action in writing:
         return "it writes, and the diagnosis is read-only" if read_only else writing[action]

@@ -8,7 +8,7 @@ The catalog is one partition with an item for each volume, in place of the table
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,6 +57,9 @@ __all__ = ["CatalogEntry", "catalog", "is_shared", "remove_items", "require_shar
 _SEGMENTS: Final = 8
 """Segments of a scan for removal, read at once."""
 _EXISTS: Final = Condition()
+_IDENTITY: Final = ("id", "ver", OPERATION)
+"""Attributes that differ in items of different volumes, as far as an item has them."""
+_SUCCEEDED: Final = "another volume has this prefix by now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +144,21 @@ async def remove_items(
     repeated, it continues.
     """
 
+    async def is_held() -> bool:
+        """Whether the volume is still being destroyed, and not removed by another client."""
+        item = await items.get(RECORD_KEY)
+        if item is not None and not ours.holds(item):
+            raise VolumeMismatchError(_SUCCEEDED, path=prefix)
+        return item is not None
+
     async def clear(segment: int) -> None:
         async for page in scan_all(items, segment, _SEGMENTS):
-            keys = [Key(str(item[PARTITION]), str(item[SORT])) for item in page]
-            own = [key for key in keys if key != RECORD_KEY]
+            own = [item for item in page if (item[PARTITION], item[SORT]) != RECORD_KEY]
             for start in range(0, len(own), MAX_TRANSACTION):
-                await _delete(items, own[start : start + MAX_TRANSACTION], runtime)
+                await _delete(items, own[start : start + MAX_TRANSACTION], is_held, runtime)
 
-    await run_all(clear, range(_SEGMENTS), limit=_SEGMENTS)
     ours = Condition(equals={"volume_id": record.volume_id, STATE: DESTROYING})
+    await run_all(clear, range(_SEGMENTS), limit=_SEGMENTS)
     key, listed = shared_key(prefix, RECORD_KEY), Key(CATALOG, prefix)
     present = await whole.get_many([key, listed])
     last: list[Check | Delete] = [Delete(key, ours)] if key in present else [Check(key, ABSENT)]
@@ -159,21 +168,32 @@ async def remove_items(
         await whole.transact(last, runtime.uuid())
     except ConditionFailedError as error:
         if any(item is not None for item in error.current.values()):
-            raise VolumeMismatchError(
-                "another volume has this prefix by now", path=prefix
-            ) from error
+            raise VolumeMismatchError(_SUCCEEDED, path=prefix) from error
 
 
-async def _delete(items: ItemStore, keys: Sequence[Key], runtime: Runtime) -> None:
-    """Delete items, some of which another client may be deleting."""
-    left = list(keys)
-    while left:
+async def _delete(
+    items: ItemStore,
+    found: Sequence[Item],
+    is_held: Callable[[], Awaitable[bool]],
+    runtime: Runtime,
+) -> None:
+    """Delete items, some of which another client may be deleting. `is_held` is asked after the
+    items were read, so that they are not those of the next volume with the prefix; one that such a
+    volume writes later at the same key differs."""
+    left = list(found)
+    while left and await is_held():
         try:
-            await items.transact([Delete(key, _EXISTS) for key in left], runtime.uuid())
+            await items.transact([_deletion(item) for item in left], runtime.uuid())
         except ConditionFailedError as error:
-            left = [key for place, key in enumerate(left) if place not in error.current]
+            present = (error.current.get(place, item) for place, item in enumerate(left))
+            left = [item for item in present if item is not None]
         else:
             return
+
+
+def _deletion(item: Item) -> Delete:
+    unchanged = {name: item[name] for name in _IDENTITY if name in item}
+    return Delete(Key(str(item[PARTITION]), str(item[SORT])), Condition(equals=unchanged))
 
 
 async def _has_catalog(whole: ItemStore) -> bool:

@@ -631,7 +631,9 @@ async def find_or_repair(
                     return stored
                 raise BusyError(locked_message(item, runtime.now_ms()), path=where)
             require_tag(stored, tagged, where)
-            if tagged is None and tags:
+            if tagged is None and tags and not destroying:
+                # The volume may have been removed since the first read, and its tag with it.
+                await _need_item(store, stored, where)
                 await _write_tag(table, stored, runtime, policy, where)
             return stored
         if tagged is not None and await _restore_item(store, tagged, runtime, where):

@@ -49,6 +49,7 @@ __all__ = [
     "rewrite",
     "table_identity",
     "take_over",
+    "withdraw",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -294,6 +295,14 @@ async def rewrite(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]
         await blobs.put(CLAIM, document, if_match=info.etag)
     except BlobChangedError:
         await rewrite(blobs, volume_id, layout)
+
+
+async def withdraw(blobs: BlobStore, volume_id: str) -> None:
+    """Remove the mark of a volume that is being destroyed. Another volume's is kept: that of the
+    next one at the location, which was created after another client had ended the destruction."""
+    found = await read_claim(blobs)
+    if found is not None and found.volume_id == volume_id:
+        await blobs.delete(CLAIM)
 
 
 async def read_claim(blobs: BlobStore) -> Claim | None:

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import anyio.to_thread
@@ -24,6 +24,8 @@ from s3k_async.errors import (
     PartialFailureError,
     PermissionDeniedError,
     ReadOnlyVolumeError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.storage.extents import physical_keys
@@ -31,12 +33,19 @@ from s3k_async.txn.shared_table import remove_items
 from s3k_async.txn.upload_records import has_uploads
 from s3k_async.txn.volume_lock import QUIET_SECONDS
 from s3k_async.txn.volume_record import (
+    RECORD_KEY,
     VolumeRecord,
     has_entries,
     load_or_repair,
     mark_destroying,
 )
-from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
+from s3k_async.volumes.claims import (
+    CLAIM,
+    read_claim,
+    require_claim,
+    table_identity,
+    withdraw,
+)
 from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 from s3k_async.volumes.volume import NO_PATIENCE, require_agreement, require_table
 
@@ -111,10 +120,11 @@ async def destroy_volume(
             # with the prefix.
             await runtime.sleep(QUIET_SECONDS)
         if record.scope:
-            left = await _clear_scope(record.scope, data, log, hot)
+            left = await _clear_scope(record, data, log, hot)
         else:
             left = await _clear_named(
                 items,
+                record,
                 data,
                 log,
                 None if log is None else log_location(config).prefix_within(config.data),
@@ -123,6 +133,10 @@ async def destroy_volume(
             whole, _ = connections.whole_table()
             await remove_items(items, whole, config.table_prefix, record, runtime=runtime)
             return left
+        with suppress(VolumeNotFoundError):  # the drop of another client
+            item = await items.get(RECORD_KEY) or {"volume_id": record.volume_id}
+            if item["volume_id"] != record.volume_id:
+                raise VolumeMismatchError("the table has another volume by now", path=where)
         await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.home)
@@ -162,7 +176,10 @@ async def _require_owner(
 
 
 async def _clear_scope(
-    scope: str, data: RetryingBlobs, log: RetryingBlobs | None, hot: RetryingBlobs | None
+    record: VolumeRecord,
+    data: RetryingBlobs,
+    log: RetryingBlobs | None,
+    hot: RetryingBlobs | None,
 ) -> int:
     """Delete the objects below a volume's scope in its locations, the marks last; returns the
     number of foreign objects. Empty locations are removed."""
@@ -173,19 +190,23 @@ async def _clear_scope(
         if place and await place.exists()
     ]
     for place, own_keys in places:
-        own = place.below(scope)
+        own = place.below(record.scope)
         left += await _clear(own, own_keys)
         async for upload in own.list_uploads():
             if upload.key:
                 await own.abort_upload(upload)
-        await place.delete(CLAIM)
+        await withdraw(place, record.volume_id)
     for place, _ in places:
         await place.drop(if_empty=True)
     return left
 
 
 async def _clear_named(
-    items: ItemStore, data: RetryingBlobs, log: RetryingBlobs | None, within: str | None
+    items: ItemStore,
+    record: VolumeRecord,
+    data: RetryingBlobs,
+    log: RetryingBlobs | None,
+    within: str | None,
 ) -> int:
     """As `_clear_scope`, for a volume without a scope: only data referenced by its table and log;
     other objects may belong to another volume. `within`: the log's prefix in the data location.
@@ -199,10 +220,10 @@ async def _clear_named(
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
         left += await _clear(log, _LOG)
-        await log.delete(CLAIM)
+        await withdraw(log, record.volume_id)
         await log.drop(if_empty=True)
     if await data.exists():
-        await data.delete(CLAIM)
+        await withdraw(data, record.volume_id)
         await data.drop(if_empty=True)
     return left
 

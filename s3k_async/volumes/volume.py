@@ -388,6 +388,8 @@ async def _record(
         record = await find_or_repair(
             items, table, where, runtime=runtime, policy=policy, patience=NO_PATIENCE
         )
+    if record is None and config.table_prefix:
+        raise VolumeNotFoundError("the table has no volume with this prefix", path=where)
     if record is None:
         return await _legacy_record(config, items, where)
     if config.kind == "s3k-1.0":

@@ -14,6 +14,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.diagnosis.volume_diagnosis import Diagnosis, diagnose
 from s3k_async.errors import DataMissingError, PartialFailureError, PermissionDeniedError
 from s3k_async.model import LayoutName
 from s3k_async.txn import volume_lock
@@ -409,6 +410,9 @@ def test_a_writer_of_one_volume_of_a_table(
             ("dynamodb:GetItem", "s3k:volumes")
         }
     policy = own.policy("writer")
+    found: list[Diagnosis] = []
+    own.under(policy, lambda: found.append(asyncio.run(diagnose(own.config, role="writer"))))
+    assert [each for each in found[0].of("failure") if each.name.startswith("table")] == []
     with pytest.raises(PermissionDeniedError):
         replace(guarded, config=volumes[1]).perform(SCENES["read"], policy)
     asyncio.run(destroy_volume(volumes[1], force=True))

@@ -3937,6 +3937,27 @@ DEFECTS: tuple[Defect, ...] = (
         f"{SHARED_TABLES}::test_two_volumes_have_no_location_in_common",
     ),
     Defect(
+        "shared tables: a late destruction removes the items of the next volume",
+        "txn/shared_table.py",
+        "while left and await is_held():",
+        "while left:",
+        f"{SHARED_TABLES}::test_a_late_destruction_leaves_the_next_volume_with_the_prefix",
+    ),
+    Defect(
+        "shared tables: a late destruction removes the mark of the next volume",
+        "volumes/claims.py",
+        "    if found is not None and found.volume_id == volume_id:\n        await blobs.delete",
+        "    if found is not None:\n        await blobs.delete",
+        f"{SHARED_TABLES}::test_a_late_destruction_leaves_the_next_volume_with_the_prefix",
+    ),
+    Defect(
+        "shared tables: a tag is written for a volume that was removed meanwhile",
+        "txn/volume_record.py",
+        "                await _need_item(store, stored, where)\n",
+        "",
+        f"{SHARED_TABLES}::test_a_stalled_client_does_not_restore_a_destroyed_volume",
+    ),
+    Defect(
         "shared tables: open clients are not waited for",
         "volumes/destruction.py",
         "await runtime.sleep(QUIET_SECONDS)",
