@@ -2001,7 +2001,7 @@ DEFECTS: tuple[Defect, ...] = (
         "cli/termination.py",
         "            found = found.__cause__\n",
         "            found = None\n",
-        "tests/cli/test_termination.py::test_a_process_that[in the definition of a class]",
+        "tests/cli/test_termination.py::test_an_interrupt_that_python_wraps",
     ),
     Defect(
         "storage rules: staged content without the rule of the root",
