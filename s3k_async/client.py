@@ -63,6 +63,7 @@ from s3k_async.files.open_files import (
     open_writer,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.listing.batch_listing import BatchListing
 from s3k_async.listing.listings import (
     EntryType,
     Filter,
@@ -100,8 +101,6 @@ from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes.volume_health import VolumeHealth, check_health
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
@@ -369,15 +368,16 @@ class S3kClient:
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
+    ) -> BatchListing:
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
+        `to_pandas` of the result make a table and a data frame of them.
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
         volume, place = self._volume(), self._path(path)
         listing = Listing(recursive, include_uncommitted, sorted)
         batches = record_batches(listing.pages(volume.store, place))
-        return volume.calls.stream(batches, "list_batches", place)
+        return BatchListing(volume.calls.stream(batches, "list_batches", place))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -1128,6 +1128,54 @@ class S3kClient:
             recursive=recursive,
             progress=progress,
         )
+
+    @counted_call
+    async def upload(
+        self,
+        source: str | os.PathLike[str],
+        target: Path,
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Upload a local file to `target`, or the files and directories in a local directory to the
+        directory `target`, empty directories included.
+
+        Missing parents are created. Each file is published atomically, independently of the others.
+        Links to files are followed. Raises PathNotFoundError (no such local file),
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
+        PartialFailureError, after all other files were uploaded, also for links to directories and
+        special files.
+        """
+        from s3k_async.bulk.transfer import upload
+
+        place = self._path(target)
+        done = await upload(self, source, place, overwrite=overwrite, progress=progress)
+        return done.raise_for_failures(path=place)
+
+    @counted_call
+    async def download(
+        self,
+        source: Path,
+        target: str | os.PathLike[str],
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Download a file to the local path `target`, or the files and directories in a directory
+        to the local directory `target`, empty directories included.
+
+        Missing parents are created. Each file appears locally complete and verified, or not at all;
+        files that a local directory has besides are kept. Raises PathNotFoundError,
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError,
+        UnsupportedError (the local path is a device, a pipe or a socket), NoSpaceError, and for a
+        directory PartialFailureError, after all other files were downloaded.
+        """
+        from s3k_async.bulk.transfer import download
+
+        place = self._path(source)
+        done = await download(self, place, target, overwrite=overwrite, progress=progress)
+        return done.raise_for_failures(path=place)
 
     # Internal
 

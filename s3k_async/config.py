@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from s3k_async._core.retry import Retries
 from s3k_async.backends.aws.access import (
+    BY_CUSTOMER_KEY,
     ENCRYPTIONS,
     AwsConfig,
     Secret,
@@ -27,6 +28,7 @@ from s3k_async.backends.sqlite import SqliteFile
 from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
+    "BY_CUSTOMER_KEY",
     "ENCRYPTIONS",
     "AlertPolicy",
     "AlertSettings",
@@ -174,3 +176,9 @@ class VolumeConfig:
     def where(self) -> str:
         """The table, and the volume's prefix in it, in messages."""
         return f"{self.table.label}/{self.table_prefix}" if self.table_prefix else self.table.label
+
+    @property
+    def path_prefix(self) -> str:
+        """Prefix of the volume's paths on the command line; empty for `s3k://NAME`, by which
+        volumes of a shared table are addressed."""
+        return "" if self.table_prefix else self.table.path_prefix

@@ -30,6 +30,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 PACKAGE: Final = Path(__file__).parents[1] / "s3k_async"
 
 TYPES: Final = (
+    (r"\bBatchListing\b", "SyncBatchListing"),
     (r"\bOpening\[(\w+)\]", r"Sync\1"),
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bTransaction\b", "SyncTransaction"),
@@ -52,6 +53,7 @@ HEAD: Final = '''\
 from __future__ import annotations
 from collections.abc import Iterator
 from {base_module} import {base}
+from s3k_async._sync.sync_batch_listing import SyncBatchListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
@@ -143,6 +145,8 @@ class Twin:
             return f"self._call_with({other}, lambda {self.receiver}, {other}: {call})"
         if returns in {"Transaction", "Trash"}:
             return f"self._begin(Sync{returns}, {hop})"
+        if returns == "BatchListing":
+            return f"SyncBatchListing(self._each({hop}))"
         if "AsyncIterator[" in returns:
             return f"self._each({hop})"
         if "Opening[" in returns:
@@ -179,7 +183,7 @@ def _translated(text: str, words: tuple[tuple[str, str], ...]) -> str:
 def _tidy(text: str, path: Path) -> str:
     """Formatted, without the imports that nothing uses."""
     fix = ["check", "--fix-only"]
-    for command in ([*fix, "--select=F401"], [*fix, "--select=I"], ["format"]):
+    for command in ([*fix, "--select=F401,TC005"], [*fix, "--select=I"], ["format"]):
         text = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--quiet", f"--stdin-filename={path}", "-"],
             check=True,

@@ -24,6 +24,7 @@ PUBLIC = ("s3k_async", "s3k_async.adapters.hadoop", "s3k_async.objects")
 
 GIVEN = frozenset(
     {
+        "BatchListing",
         "FileReader",
         "FileWriter",
         "HadoopInputStream",
@@ -33,6 +34,7 @@ GIVEN = frozenset(
         "OutputStreamBuilder",
         "RequestCounter",
         "StagedWriter",
+        "SyncBatchListing",
         "SyncFileReader",
         "SyncFileWriter",
         "SyncStagedWriter",

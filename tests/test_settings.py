@@ -492,6 +492,8 @@ def given_for(option: Option) -> dict[str, Any]:
     part = option.name.removesuffix(option.stem)
     if option.stem in ("access_key_id", "secret_access_key"):
         return {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
+    if option.stem == "customer_key":
+        return {option.name: CUSTOMER_KEY}
     if option.stem in ENCRYPTION:
         return {f"{part}encryption": VALUES["choice"]} | (
             {option.name: VALUES[option.type]} if option.stem != "encryption" else {}
@@ -508,6 +510,7 @@ OF_ROLES = (
     "web_identity_token_file",
     "sts_endpoint",
 )
+CUSTOMER_KEY = "a" * 43 + "="
 ENCRYPTION = ("encryption", "kms_key", "bucket_key")
 
 
@@ -518,7 +521,8 @@ def value_of(option: Option) -> Any:
 
 def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     """What the configuration says wherever the option matters, and what it should say."""
-    special = {"secret": Secret("hush"), "integers": (7, 8)}
+    hidden = CUSTOMER_KEY if option.stem == "customer_key" else "hush"
+    special = {"secret": Secret(hidden), "integers": (7, 8)}
     wanted = special.get(option.type, value_of(option))
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     parts["alerts"] = config.alerts.service
@@ -529,7 +533,7 @@ def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
     if option.scope == "service":
         values = {part: getattr(aws, option.stem) for part, aws in parts.items()}
         unset = getattr(AwsConfig(), option.stem)
-        stored = (*ENCRYPTION, "storage_class", "requester_pays")
+        stored = (*ENCRYPTION, "customer_key", "storage_class", "requester_pays")
         first = "data" if option.stem in stored else "table"
         found = {"part": (values[option.part or first], wanted)}
         if first != "table":

@@ -285,6 +285,16 @@ def test_methods_of_encryption(said: str, encryption: str | None) -> None:
     assert data.aws == AwsConfig(encryption=encryption)
 
 
+def test_the_key_of_a_customer() -> None:
+    key = "a" * 43 + "="
+    given = {"fs.s3a.encryption.algorithm": "sse-c", "fs.s3a.encryption.key": key}
+    data = opened({**LEAST, **given}).data
+    assert isinstance(data, S3Bucket)
+    assert data.aws == AwsConfig(encryption="SSE-C", customer_key=Secret(key))
+    with pytest.raises(ConfigError, match="not the base64 of a key"):
+        opened({**LEAST, **given, "fs.s3a.encryption.key": "short"})
+
+
 def test_encryption_that_s3a_does_not_know_is_an_error() -> None:
     with pytest.raises(
         ConfigError, match=r"fs\.s3a\.encryption\.algorithm: 'ROT13' is none of AES256"

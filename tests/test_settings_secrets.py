@@ -25,6 +25,8 @@ log_access_key_id = "the log's id"
 log_secret_access_key = "hush, log"
 """
 
+CUSTOMER_KEY = "a" * 43 + "="
+
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -137,3 +139,22 @@ def test_a_log_in_a_bucket_of_the_same_name_elsewhere_is_not_beside_the_data() -
     assert log_location(config) == elsewhere
     same = replace(elsewhere, aws=AwsConfig(endpoint="http://here:1/", max_connections=7))
     assert log_location(replace(config, log=same)) == log_location(replace(config, log=None))
+
+
+def test_a_shipped_configuration_gets_its_customer_key_here(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key alone, and only if it had one before."""
+    monkeypatch.setenv("S3K_CUSTOMER_KEY", CUSTOMER_KEY)
+    mine = AwsConfig(endpoint="http://here:1", customer_key=Secret(CUSTOMER_KEY))
+    config = replace(events(), data=S3Bucket("events", "", mine))
+    shipped = pickle.loads(pickle.dumps(config))
+    assert isinstance(shipped.data, S3Bucket)
+    assert shipped.data.aws.encryption == "SSE-C"
+    assert not shipped.data.aws.customer_key
+    found = with_local_secrets(shipped).data
+    assert isinstance(found, S3Bucket)
+    assert found.aws.customer_key.reveal() == CUSTOMER_KEY
+    plain = with_local_secrets(events(endpoint="http://here:1")).data
+    assert isinstance(plain, S3Bucket)
+    assert not plain.aws.customer_key

@@ -14,27 +14,36 @@ from typing import TypeAlias
 import anyio
 import pytest
 
-from s3k_async import S3kClient
+from s3k_async import S3kClient, S3kSyncClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.adapters.arrow import S3kHandler
 from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Item, Key, Put
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.backends.retrying.prefixed_items import CATALOG, check_table_prefix, shared_key
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.diagnosis.volume_diagnosis import diagnose
 from s3k_async.errors import (
     BusyError,
     ConfigError,
     InvalidPathError,
     NotAVolumeError,
+    PathExistsError,
     VolumeExistsError,
     VolumeFormatError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.integrity.repair import verify_volume
-from s3k_async.migrate import change_layout, dump_volume, enable_features, load_volume
+from s3k_async.migrate import (
+    change_layout,
+    dump_volume,
+    enable_features,
+    load_volume,
+    reshard_volume,
+)
 from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
-from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn import volume_record
 from s3k_async.txn.volume_lock import QUIET_SECONDS, VolumeLock
 from s3k_async.txn.volume_record import APPEARANCE, RECORD_KEY, TAG, VolumeRecord
@@ -44,6 +53,7 @@ from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.restoration import restore_volume
 from s3k_async.volumes.table_volumes import TableVolume, table_volumes
+from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.migrate.rig import FILES, fill
 from tests.support import FakeClock, fake_runtime
 from tests.test_ownership import collect, repair, reshard
@@ -280,6 +290,67 @@ async def test_a_lost_record_is_restored_from_the_catalog_and_the_other_way_roun
         assert [each.state for each in await listed(one)] == ["ready", "ready"]
 
 
+@volume_backends("embedded", "dynoxide+seaweedfs", slow=["redis", "rocksdb"])
+async def test_every_backend_of_tables_can_be_shared(new_volume: VolumeMaker) -> None:
+    one = replace(new_volume("data", suffix_count=4), table_prefix="a")
+    two = replace(one, data=new_volume.rooms.blobs(), layout="tree", table_prefix="b")
+    files = {"/a/1": b"one", "/a/deep/3": b"three", "/c/x:y ä": b"", "/top": b"top"}
+    for config in (one, two):
+        await init_volume(config)
+        async with S3kClient(config=config) as fs:
+            await fs.write_many(files.items())
+    before, data = await own_items(two), await contents(two)
+    assert {path: content for path, content in data.items() if content is not None} == files
+    async with S3kClient(config=one) as fs:
+        await fs.write("/a/1", b"changed")
+        await fs.rename("/a", "/renamed")
+        await fs.delete("/c", recursive=True)
+        assert await fs.read("/renamed/1") == b"changed"
+        assert await fs.read("/renamed/deep/3") == files["/a/deep/3"]
+        with pytest.raises(PathExistsError):
+            await fs.rename("/top", "/renamed/1")
+    await reshard_volume(replace(one, suffix_count=None), 3, runtime=HURRIED)
+    one = replace(one, suffix_count=3)
+    opened = await open_volume(one)
+    try:
+        assert (await verify_volume(opened, grace=-100.0)).problems == []
+    finally:
+        await opened.close()
+    with pytest.raises(VolumeMismatchError, match="table_prefix"):
+        await open_volume(replace(one, table_prefix=""))
+    assert [each.state for each in await listed(one)] == ["ready", "ready"]
+    await destroy_volume(one, force=True, runtime=HURRIED)
+    assert await own_items(one) == {}
+    assert (await own_items(two), await contents(two)) == (before, data)
+    assert [each.prefix for each in await listed(one)] == ["b"]
+    await destroy_volume(two, force=True, runtime=HURRIED)
+    assert [key for key in await table_items(two) if key != RECORD_KEY] == []
+
+
+async def test_the_doctor_names_a_missing_or_wrong_prefix(
+    neighbours: tuple[VolumeConfig, VolumeConfig],
+) -> None:
+    one, _ = neighbours
+    assert (await diagnose(one)).of("failure") == []
+    for prefix, text, remedy in (
+        ("", "several volumes", "s3k volumes"),
+        ("c", "no volume with the prefix c", "s3k init"),
+    ):
+        diagnosis = await diagnose(replace(one, table_prefix=prefix))
+        failure = next(each for each in diagnosis.of("failure") if each.name == "record")
+        assert text in failure.found
+        assert remedy in failure.remedy
+
+
+async def test_filesystems_of_pyarrow_are_equal_if_the_prefixes_are(
+    neighbours: tuple[VolumeConfig, VolumeConfig],
+) -> None:
+    one, two = neighbours
+    first, again, other = (S3kHandler(S3kSyncClient(config=config)) for config in (one, one, two))
+    assert first == again
+    assert first != other
+
+
 # What may share a table
 
 
@@ -289,7 +360,7 @@ async def test_a_volume_without_a_prefix_shares_with_none(
     alone, beside = volume(table := next(_tables), ""), volume(table, "a")
     await init_volume(alone)
     before = await table_items(alone)
-    with pytest.raises(VolumeExistsError, match="without a prefix"):
+    with pytest.raises(VolumeMismatchError, match="without a prefix"):
         await init_volume(beside)
     with pytest.raises(VolumeNotFoundError):
         await open_volume(beside, runtime=HURRIED)
@@ -326,7 +397,7 @@ async def test_a_table_of_other_software_is_refused() -> None:
         _, table = VolumeConnections(tagged, SYSTEM, None, stack).whole_table()
         await table.create()
         await table.write_tag(TAG, "f:1 k:native")
-        with pytest.raises(VolumeExistsError, match="without a prefix"):
+        with pytest.raises(VolumeMismatchError, match="without a prefix"):
             await init_volume(tagged)
 
 
@@ -359,6 +430,26 @@ async def test_of_concurrent_creations_of_both_kinds_one_wins() -> None:
         winner = prefixed if made[0] is results[0] else alone
         assert await contents(winner) == {}
         assert len(await listed(winner)) == 1
+
+
+@pytest.mark.parametrize("prefixes", [("a", ""), ("", "a")])
+async def test_a_volume_of_the_other_kind_that_is_created_meanwhile_is_kept(
+    prefixes: tuple[str, str],
+) -> None:
+    late, meanwhile = (volume(table := next(_tables), prefixes[0]), volume(table, prefixes[1]))
+    plan = FaultPlan()
+
+    async def gate(call: Call) -> None:
+        if call.method == "write":  # the first one to the table
+            plan.gate = None
+            await init_volume(meanwhile)
+
+    plan.gate = gate
+    error = VolumeMismatchError if prefixes[0] else VolumeExistsError
+    with plan.injected(), pytest.raises(error):
+        await init_volume(late)
+    assert await contents(meanwhile) == {}
+    assert [each.prefix for each in await listed(late)] == [prefixes[1]]
 
 
 async def test_two_volumes_have_no_location_in_common() -> None:

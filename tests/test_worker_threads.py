@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import count
 
 import pytest
 
@@ -18,8 +19,8 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def threads(clock: FakeClock) -> Threads:
-    """Threads for which time passes only in calls."""
-    return Threads(2, fake_runtime(clock))
+    """Threads for which time passes only in calls, each of which reads from a disk."""
+    return Threads(2, fake_runtime(clock), disk_reads=count().__next__)
 
 
 async def on_the_loop(threads: Threads) -> bool:
@@ -44,6 +45,20 @@ async def test_a_slow_call_now_and_then_changes_nothing(clock: FakeClock, thread
         await threads.run_short(lambda: clock.advance(0.01))
         for _ in range(99):
             assert await on_the_loop(threads)
+
+
+async def test_slow_calls_without_a_disk_stay_on_the_loop(clock: FakeClock) -> None:
+    """They waited for a processor, as they would in a thread."""
+    reads = 7
+    threads = Threads(2, fake_runtime(clock), disk_reads=lambda: reads)
+    for _ in range(10):
+        assert await on_the_loop(threads)
+        await threads.run_short(lambda: clock.advance(0.01))
+    reads = 8
+    await threads.run_short(lambda: clock.advance(0.01))
+    reads = 9
+    await threads.run_short(lambda: clock.advance(0.01))
+    assert not await on_the_loop(threads)
 
 
 async def test_slow_calls_that_fail_count(clock: FakeClock, threads: Threads) -> None:

@@ -27,3 +27,10 @@ class Pace:
         self._next = begin + amount * self._interval
         if begin > now:
             await self._runtime.sleep(begin - now)
+
+    def deduct(self, amount: float) -> None:
+        """Let later actions wait as if this amount had been taken by an action; a negative one
+        gives it back."""
+        if self._interval:
+            begin = max(self._runtime.monotonic(), self._next)
+            self._next = begin + amount * self._interval

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
@@ -17,7 +19,10 @@ __all__ = ["Threads"]
 T = TypeVar("T")
 
 _SLOW_SECONDS = 0.002
-"""A short call that takes longer had to wait, for the disk or for the processor."""
+"""A short call that takes longer had to wait, for the disk or for a processor, which would take
+longer still in a thread."""
+_LONG_SECONDS = 0.01
+"""The same of a short step of a batch, which may also wait for the journal of the file system."""
 _SLOW_MOST = 3
 """So many slow calls,"""
 _CALLS = 100
@@ -26,11 +31,26 @@ _PAUSE_SECONDS = 1.0
 """move all to threads for so long."""
 
 
+def _disk_reads() -> int:
+    # Other systems count for the process alone.
+    scope = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+    return resource.getrusage(scope).ru_inblock
+
+
 class Threads:
     """Worker threads for at most `limit` concurrent blocking calls per event loop."""
 
-    def __init__(self, limit: int, runtime: Runtime = SYSTEM) -> None:
+    def __init__(
+        self,
+        limit: int,
+        runtime: Runtime = SYSTEM,
+        *,
+        disk_reads: Callable[[], int] = _disk_reads,
+    ) -> None:
+        """`disk_reads`: the number of reads of the calling thread that a disk has answered."""
         self._limit = limit
+        self._disk_reads = disk_reads
+        self._seen_reads = -1
         self._runtime = runtime
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
         self._paused_until = 0.0
@@ -48,19 +68,39 @@ class Threads:
     async def run_short(self, call: Callable[[], T]) -> T:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the
         page cache: less than the switch to a thread and back. It runs on the event loop, but in a
-        worker thread for a second after several were slow."""
-        if self._runtime.monotonic() < self._paused_until:
+        worker thread for a second after several waited for a disk."""
+        if self.is_paused:
             return await self.run(call)
         await asyncio.sleep(0)
         began = self._runtime.monotonic()
         try:
             return call()
         finally:
-            self._took(self._runtime.monotonic() - began)
+            is_slow = self._runtime.monotonic() - began > _SLOW_SECONDS
+            self._count(is_slow=is_slow and self._has_read())
 
-    def _took(self, seconds: float) -> None:
+    @property
+    def is_paused(self) -> bool:
+        """Whether short calls run in threads for now."""
+        return self._runtime.monotonic() < self._paused_until
+
+    @contextmanager
+    def short_step(self) -> Iterator[None]:
+        """Context for a short step of a batch that runs on the event loop, as `run_short`."""
+        began = self._runtime.monotonic()
+        try:
+            yield
+        finally:
+            self._count(is_slow=self._runtime.monotonic() - began > _LONG_SECONDS)
+
+    def _has_read(self) -> bool:
+        """Whether this thread has read from a disk since the last slow call."""
+        seen, self._seen_reads = self._seen_reads, self._disk_reads()
+        return self._seen_reads != seen
+
+    def _count(self, *, is_slow: bool) -> None:
         self._calls += 1
-        self._slow += seconds > _SLOW_SECONDS
+        self._slow += is_slow
         if self._slow == _SLOW_MOST:
             self._paused_until = self._runtime.monotonic() + _PAUSE_SECONDS
             self._calls = self._slow = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
+from s3k_async._sync.sync_batch_listing import SyncBatchListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -26,9 +28,6 @@ from s3k_async.namespace.addresses import Path
 from s3k_async.storage_space import StorageInfo
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes.volume_health import VolumeHealth
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["S3kSyncClient"]
 
@@ -105,14 +104,20 @@ class S3kSyncClient(BlockingClient):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
+    ) -> SyncBatchListing:
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
+        `to_pandas` of the result make a table and a data frame of them.
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
-        return self._each(
-            lambda fs: fs.list_batches(
-                path, recursive=recursive, include_uncommitted=include_uncommitted, sorted=sorted
+        return SyncBatchListing(
+            self._each(
+                lambda fs: fs.list_batches(
+                    path,
+                    recursive=recursive,
+                    include_uncommitted=include_uncommitted,
+                    sorted=sorted,
+                )
             )
         )
 
@@ -783,4 +788,46 @@ class S3kSyncClient(BlockingClient):
             lambda fs, other: fs.copy_to(
                 other, source, target, overwrite=overwrite, recursive=recursive, progress=progress
             ),
+        )
+
+    def upload(
+        self,
+        source: str | os.PathLike[str],
+        target: Path,
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Upload a local file to `target`, or the files and directories in a local directory to the
+        directory `target`, empty directories included.
+
+        Missing parents are created. Each file is published atomically, independently of the others.
+        Links to files are followed. Raises PathNotFoundError (no such local file),
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
+        PartialFailureError, after all other files were uploaded, also for links to directories and
+        special files.
+        """
+        return self._call(
+            lambda fs: fs.upload(source, target, overwrite=overwrite, progress=progress)
+        )
+
+    def download(
+        self,
+        source: Path,
+        target: str | os.PathLike[str],
+        *,
+        overwrite: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Download a file to the local path `target`, or the files and directories in a directory
+        to the local directory `target`, empty directories included.
+
+        Missing parents are created. Each file appears locally complete and verified, or not at all;
+        files that a local directory has besides are kept. Raises PathNotFoundError,
+        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError,
+        UnsupportedError (the local path is a device, a pipe or a socket), NoSpaceError, and for a
+        directory PartialFailureError, after all other files were downloaded.
+        """
+        return self._call(
+            lambda fs: fs.download(source, target, overwrite=overwrite, progress=progress)
         )

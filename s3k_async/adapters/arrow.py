@@ -112,7 +112,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if not isinstance(other, S3kHandler):
             return NotImplemented
         mine, yours = self.client.name, other.client.name
-        # An embedded volume has no name before it is opened, and its table has no other volume.
+        # An embedded volume has no name before it is opened, and its table has no other volume
+        # with its prefix.
         return _table(self.client) == _table(other.client) and (
             mine == yours or not (mine and yours)
         )

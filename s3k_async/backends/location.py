@@ -87,6 +87,8 @@ class Location(ABC):
 
     scheme: ClassVar[str]
     """Scheme of its URLs, and its name in the registry."""
+    uses_aws: ClassVar[bool] = False
+    """Whether the credentials of its service are those of AWS."""
     form: ClassVar[str]
     """Its form in settings, for messages: `s3://BUCKET/PREFIX`."""
 

@@ -22,6 +22,7 @@ __all__ = [
     "PlainCommand",
     "Size",
     "VolumeCommand",
+    "capacity_options",
     "common_options",
     "for_each",
     "grace_option",
@@ -316,3 +317,19 @@ def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Ca
     return click.option(
         "--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what
     )
+
+
+def capacity_options(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--read-units N` and `--write-units N`: limits of what the command consumes in the table."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for kind in reversed(kinds):
+            command = click.option(
+                f"--{kind}-units",
+                type=Amount(min_open=True),
+                metavar="UNITS",
+                help=f"Maximum {kind} units of the table consumed per second; DynamoDB only.",
+            )(command)
+        return command
+
+    return add

@@ -46,6 +46,8 @@ class Invocation:
     json: bool = False
     stats: bool = False
     debug: bool = False
+    verbose: bool = False
+    """Whether Spark's own log is shown."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings given as flags."""
     command: str | None = None

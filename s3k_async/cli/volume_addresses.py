@@ -106,7 +106,7 @@ def volume_directory(path: str) -> tuple[str, str] | None:
 
 def shown(client: S3kClient, path: str) -> str:
     """A path with its volume in the form of a command's argument."""
-    return (client.config.table.path_prefix or f"s3k://{client.name}") + path
+    return (client.config.path_prefix or f"s3k://{client.name}") + path
 
 
 @lru_cache(maxsize=128)

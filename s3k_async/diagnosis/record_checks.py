@@ -23,6 +23,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
     VolumeFormatError,
+    VolumeMismatchError,
     VolumeNotFoundError,
 )
 from s3k_async.txn.volume_record import (
@@ -160,6 +161,8 @@ def record_checks(parts: VolumeParts) -> Iterator[HealthCheck]:
 def _remedy(error: S3kError) -> str:
     if isinstance(error, VolumeFormatError):
         return _NEWER
+    if isinstance(error, VolumeMismatchError):
+        return "give the prefix of the volume in the table: s3k volumes lists them"
     return "restore the item s3k:volume / record from a backup, or remove it: the tag restores it"
 
 

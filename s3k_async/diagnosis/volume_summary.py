@@ -3,7 +3,7 @@ sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -18,6 +18,7 @@ from s3k_async.backends.ports.service_inspection import (
     TableInspection,
 )
 from s3k_async.errors import PermissionDeniedError, UnsupportedError
+from s3k_async.integrity.last_runs import LAST_RUNS, LastRun, read_last_runs
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.txn.volume_record import VolumeRecord
 from s3k_async.volumes.connections import hot_location, log_location
@@ -65,6 +66,8 @@ class VolumeSummary:
     """Whether the table can be restored to a point in time."""
     blobs: Mapping[str, BlobSummary]
     """By `data`, `log` and `hot`, if there is one."""
+    last_runs: Sequence[LastRun] = ()
+    """The last check, repair and garbage collection, as far as they were recorded."""
 
 
 async def summarize(
@@ -94,7 +97,12 @@ async def summarize(
         description,
         backups,
         dict(zip(places, found, strict=True)),
+        () if volume.log_blobs is None else await _last_runs(volume.log_blobs),
     )
+
+
+async def _last_runs(log: BlobStore) -> Sequence[LastRun]:
+    return await _allowed(read_last_runs(log)) or ()
 
 
 def _cold(volume: Volume) -> BlobStore:
@@ -131,7 +139,8 @@ async def _usage(blobs: BlobStore) -> Usage:
     async for page in list_pages(blobs):
         objects += len(page)
         size += sum(info.size for info in page)
-        times = (info.mtime_ms for info in page if info.key.startswith(AUDIT))
+        trails = (info for info in page if info.key.startswith(AUDIT))
+        times = (info.mtime_ms for info in trails if not info.key.startswith(LAST_RUNS))
         audited = max(audited, *times, 0)
     return Usage(objects, size, audited)
 

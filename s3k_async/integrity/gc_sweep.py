@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async._core.pace import Pace
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
 from s3k_async.backends.ports.items import Item
@@ -262,13 +263,13 @@ class Sweeper:
         """
         self.swept = swept or Swept()
         self._place = place
-        self._runtime = runtime
         self._ages = ages
         self._audit = audit
         self._seen = seen
         self._record = record
         self._now_ms = now_ms
         self._rate = rate
+        self._pace = Pace(rate, runtime)
         self._news = None if place.log is None else _News(place, seen)
 
     def close(self) -> None:
@@ -348,8 +349,9 @@ class Sweeper:
         await self._audit.write([_audit_record(verdict) for verdict in verdicts])
         step = MAX_DELETION if self._rate is not None else BATCH
         for start in range(0, len(verdicts), step):
-            some, began = verdicts[start : start + step], self._runtime.monotonic()
-            if start:
+            some = verdicts[start : start + step]
+            await self._pace.turn(len(some))
+            if start or self._rate is not None:
                 # A slow deletion must stop when another client locks the volume meanwhile, perhaps
                 # to restore it.
                 await need_unlocked(self._place.store.items, self._record)
@@ -361,9 +363,6 @@ class Sweeper:
                     self.swept.deleted.setdefault(verdict.reason, ObjectCount()).add(
                         verdict.blob.size
                     )
-            if self._rate is not None:
-                pause = len(some) / self._rate - (self._runtime.monotonic() - began)
-                await self._runtime.sleep(max(0.0, pause))
 
 
 def _audit_record(verdict: Verdict) -> AuditRecord:

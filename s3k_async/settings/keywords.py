@@ -124,6 +124,9 @@ class Settings(TypedDict, total=False):
     encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
     """Server-side encryption of stored objects."""
 
+    customer_key: str | Secret | None
+    """Base64 of the key with which S3 encrypts stored objects (SSE-C)."""
+
     kms_key: str | None
     """Id or ARN of the KMS key that encrypts stored objects."""
 
@@ -248,6 +251,9 @@ class Settings(TypedDict, total=False):
     data_encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
     """For the data only: server-side encryption of stored objects."""
 
+    data_customer_key: str | Secret | None
+    """For the data only: base64 of the key with which S3 encrypts stored objects (SSE-C)."""
+
     data_kms_key: str | None
     """For the data only: id or ARN of the KMS key that encrypts stored objects."""
 
@@ -318,6 +324,9 @@ class Settings(TypedDict, total=False):
 
     log_encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
     """For the log only: server-side encryption of stored objects."""
+
+    log_customer_key: str | Secret | None
+    """For the log only: base64 of the key with which S3 encrypts stored objects (SSE-C)."""
 
     log_kms_key: str | None
     """For the log only: id or ARN of the KMS key that encrypts stored objects."""

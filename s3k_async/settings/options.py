@@ -205,6 +205,12 @@ _STORED: Final = (
         "Server-side encryption of stored objects.",
         choices=ENCRYPTIONS,
     ),
+    Option(
+        "customer_key",
+        "secret",
+        "service",
+        "Base64 of the key with which S3 encrypts stored objects (SSE-C).",
+    ),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
     Option(
         "bucket_key",

@@ -21,6 +21,8 @@ from typing import Any, Final, cast
 
 from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.alerts.sink_address import parse_sinks
+from s3k_async.backends.aws.access import BY_CUSTOMER_KEY
+from s3k_async.backends.aws.encryption import is_customer_key
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.backends.retrying.prefixed_items import check_table_prefix
 from s3k_async.backends.s3 import s3_prefix
@@ -66,7 +68,7 @@ __all__ = [
 
 Values = dict[str, Setting]
 
-_ENCRYPTION = ("encryption", "kms_key", "bucket_key")
+_ENCRYPTION = ("encryption", "kms_key", "bucket_key", "customer_key")
 _OF_OBJECTS = ("storage_class", "requester_pays")
 _WITHOUT_OBJECTS = ("table", "alerts")
 _OF_ROLES = (
@@ -320,7 +322,8 @@ def _displaced() -> dict[str, tuple[str, ...]]:
         "log_prefix": ("log_location",),
     }
     for part in ("", *(f"{part}_" for part in PARTS)):
-        table[f"{part}encryption"] = (f"{part}kms_key", f"{part}bucket_key")
+        for name in ("encryption", "customer_key"):
+            table[part + name] = tuple(part + other for other in _ENCRYPTION if other != name)
         for name in CREDENTIALS:
             table[part + name] = tuple(part + other for other in CREDENTIALS if other != name)
     return table
@@ -330,7 +333,9 @@ def _contradictions() -> list[tuple[str, str]]:
     pairs = [("bucket", "data_location"), ("prefix", "data_location")]
     pairs += [("log_bucket", "log_location"), ("log_prefix", "log_location")]
     return pairs + [
-        (f"{part}profile", f"{part}access_key_id") for part in ("", *(f"{part}_" for part in PARTS))
+        (part + first, part + second)
+        for part in ("", *(f"{part}_" for part in PARTS))
+        for first, second in (("profile", "access_key_id"), ("encryption", "customer_key"))
     ]
 
 
@@ -340,7 +345,8 @@ def _merged(layers: list[_Layer]) -> Values:
     values: Values = {}
     for layer in layers:
         for first, second in _contradictions():
-            if first in layer.values and second in layer.values:
+            of_key = second.endswith("customer_key") and layer.values.get(first) == BY_CUSTOMER_KEY
+            if first in layer.values and second in layer.values and not of_key:
                 raise ConfigError(f"{layer.source}: {first} and {second} contradict each other")
         for name in layer.values:
             for other in displaced.get(name, ()):
@@ -509,6 +515,9 @@ def _encryption(values: Values, prefixes: list[str]) -> Values:
                 raise ConfigError(
                     f"{prefix}{name} needs {prefix}encryption to be one of {', '.join(methods)}"
                 )
+        key = given.get("customer_key")
+        if isinstance(key, Secret) and not is_customer_key(key.reveal()):
+            raise ConfigError(f"{prefix}customer_key is not the base64 of a key of 256 bits")
         return given
     return {}
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
+from s3k_async.config import BY_CUSTOMER_KEY
 from s3k_async.errors import ConfigError
 from s3k_async.settings.hadoop_keys import ASSUMED_ROLE
 from s3k_async.settings.options import OPTIONS, Option, Setting, parse
@@ -26,7 +27,7 @@ _UNITS: Final = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86
 _SWITCH: Final = Option("switch", "boolean", "client", "A switch of S3A.")
 _METHODS: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 """S3A's name of a method to S3's."""
-_OTHER_METHODS: Final = ("SSE-C", "CSE-KMS", "CSE-CUSTOM")
+_OTHER_METHODS: Final = ("CSE-KMS", "CSE-CUSTOM")
 _METHOD: Final = ("encryption.algorithm", "server-side-encryption-algorithm")
 _KEY: Final = ("encryption.key", "server-side-encryption.key", "server-side-encryption-key")
 _CONTEXT: Final = "encryption.context"
@@ -194,8 +195,8 @@ def _method(scopes: Sequence[Mapping[str, Given]]) -> str:
     if given is None:
         return ""
     name = given[1].upper()
-    if name not in (*_METHODS, *_OTHER_METHODS):
-        known = ", ".join((*_METHODS, *_OTHER_METHODS))
+    if name not in (*_METHODS, BY_CUSTOMER_KEY, *_OTHER_METHODS):
+        known = ", ".join((*_METHODS, BY_CUSTOMER_KEY, *_OTHER_METHODS))
         raise ConfigError(f"Hadoop setting {given[0]}: {given[1]!r} is none of {known}")
     return name
 
@@ -206,6 +207,12 @@ def _encryption(scopes: Sequence[Mapping[str, Given]]) -> dict[str, Setting]:
     name, context = _method(scopes), _first(scopes, _CONTEXT)
     if not name:
         return {}
+    if name == BY_CUSTOMER_KEY:
+        own = _first(scopes, *_KEY)
+        given = {} if own is None else {"data_customer_key": own}
+        return {"data_encryption": name} | {
+            option: _parsed(option, _same, value) for option, value in given.items()
+        }
     if name in _OTHER_METHODS:
         return {"data_encryption": name}
     if name != "AES256" and context is not None:

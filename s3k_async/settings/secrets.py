@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from s3k_async.backends.aws.access import BY_CUSTOMER_KEY
 from s3k_async.backends.location import Location
 from s3k_async.config import AwsConfig, VolumeConfig, without_user
 from s3k_async.settings.options import CREDENTIALS
@@ -57,6 +58,8 @@ def _with_credentials(service: AwsConfig, here: AwsConfig) -> AwsConfig:
         for name in _URLS
         if without_user(getattr(here, name)) == getattr(service, name)
     }
+    if service.encryption == BY_CUSTOMER_KEY and not service.customer_key:
+        mine["customer_key"] = here.customer_key
     if service.delegated is None and _credentials(service) == _credentials(_NONE):
         mine |= _credentials(here)
     return replace(service, **mine)

@@ -148,7 +148,7 @@ def delegating(spark: SparkSession, config: VolumeConfig) -> VolumeConfig:
 
     def delegated(place: Place) -> Place:
         service = place.service
-        if service is None or service.delegated:
+        if service is None or service.delegated or not place.uses_aws:
             return place
         source = DelegatedCredentials(spark.sparkContext, service)
         source = sources.setdefault(source.identity, source)

@@ -72,6 +72,9 @@ from s3k_async.volumes import Volume
 
 __all__ = ["GcReport", "gc"]
 
+_UNITS: Final = {"data": "objects", "table": "entries", "swept": "objects"}
+"""The units of the counts by stage; those of the others are operations of the log."""
+
 CANDIDATE: Final = (
     "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths "
     "array<string>"
@@ -248,7 +251,7 @@ class _Collection:
     def _stage(
         self, name: str, what: str, make: Callable[[Accumulator[int]], MaybeFrame]
     ) -> DataFrame | MaybeFrame:
-        with self.job.counted(name) as tick:
+        with self.job.counted(name, _UNITS.get(name, "operations")) as tick:
             frame = self.job.stage(name, what, LINES, lambda: make(tick))
         if frame is not None:
             self.found.take(frame)

@@ -204,7 +204,7 @@ class _Planned:
 
     def _write_files(self, lock: str) -> None:
         report = self.report
-        with self.job.counted("files") as counter:
+        with self.job.counted("files", "files") as counter:
             work = writer(self.config, lock, report.run, counter)
             written = self.job.stage(
                 "written",

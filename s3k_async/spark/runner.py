@@ -185,9 +185,9 @@ class JobRun:
             context.setLocalProperty(DESCRIPTION, before)
 
     @contextmanager
-    def counted(self, phase: str) -> Iterator[Accumulator[int]]:
-        """A counter that tasks add to, reported while the body runs and at its end. It counts
-        repeated tasks twice.
+    def counted(self, phase: str, unit: str = "entries") -> Iterator[Accumulator[int]]:
+        """A counter of `unit` that tasks add to, reported while the body runs and at its end. It
+        counts repeated tasks twice.
         """
         counter = self.spark.sparkContext.accumulator(0)
         if self._progress is None:
@@ -197,7 +197,7 @@ class JobRun:
 
         def watch() -> None:
             while not over.wait(TICK_SECONDS):
-                self.report_progress(counter.value, phase)
+                self.report_progress(counter.value, phase, unit)
 
         watcher = threading.Thread(target=watch, name="s3k-progress", daemon=True)
         watcher.start()
@@ -206,12 +206,12 @@ class JobRun:
         finally:
             over.set()
             watcher.join()
-        self.report_progress(counter.value, phase)
+        self.report_progress(counter.value, phase, unit)
 
-    def report_progress(self, done: int, phase: str) -> None:
+    def report_progress(self, done: int, phase: str, unit: str = "entries") -> None:
         """Call the progress callback."""
         if self._progress is not None:
-            self._progress(Progress(self.name, done, phase=phase))
+            self._progress(Progress(self.name, done, phase=phase, unit=unit))
 
     def result(
         self, frame: DataFrame, path_column: str, counts: Mapping[str, Column] | None = None

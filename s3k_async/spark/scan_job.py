@@ -45,6 +45,9 @@ from s3k_async.volumes import Volume
 
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
 
+_UNITS: Final = {"table": "entries", "data": "objects"}
+"""The units of the counts by stage; those of the others are operations of the log."""
+
 PARTS_OF_A_PARTITION: Final = 8
 """Minimum number of parts in a partition, so that partitions are of similar size."""
 CORE_TASKS: Final = 2
@@ -115,7 +118,7 @@ class ScanPlan:
 
         def read(name: str, what: str, splits: Callable[[], Sequence[ScanSplit]]) -> bool:
             """Whether a checkpoint was replaced meanwhile by another one, not yet read."""
-            with self.job.counted(name) as counter:
+            with self.job.counted(name, _UNITS.get(name, "operations")) as counter:
                 frame = self.job.stage(
                     within + name, what, LINES, lambda: self._read(splits(), counter)
                 )

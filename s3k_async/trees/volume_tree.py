@@ -58,7 +58,7 @@ class VolumeTree:
 
     def full_name(self, path: str) -> str:
         """The path of an entry, with the volume."""
-        prefix = self.client.config.table.path_prefix or f"s3k://{self.client.name}"
+        prefix = self.client.config.path_prefix or f"s3k://{self.client.name}"
         return prefix + self.path_of(path)
 
     def path_of(self, path: str) -> str:

@@ -39,7 +39,6 @@ from s3k_async.errors import (
     NotAVolumeError,
     PermissionDeniedError,
     UnsupportedError,
-    VolumeExistsError,
     VolumeMismatchError,
 )
 from s3k_async.txn.volume_record import (
@@ -78,7 +77,7 @@ def is_shared(item: Mapping[str, Any] | None) -> bool:
 async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> bool:
     """Whether the table is shared already; else it is empty. `whole`: its items, without a prefix.
 
-    Raises VolumeExistsError (the table has a volume without a prefix), NotAVolumeError (it has
+    Raises VolumeMismatchError (the table has a volume without a prefix), NotAVolumeError (it has
     other items).
     """
     empty = await is_empty(whole, table)
@@ -87,7 +86,7 @@ async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> b
     if is_shared(item):
         return True
     if item is not None or await _is_tagged(table):
-        raise VolumeExistsError(
+        raise VolumeMismatchError(
             "the table has a volume without a prefix, which cannot share it: give another table",
             path=where,
         )

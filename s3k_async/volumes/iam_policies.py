@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from s3k_async.backends.retrying.prefixed_items import CATALOG
 from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.storage.storage_rules import StorageRules
+from s3k_async.txn.volume_record import RECORD_KEY
 from s3k_async.volumes.connections import hot_location, log_location
 
 __all__ = ["ROLES", "Needs", "Role", "iam_policy", "needs_of"]
@@ -91,6 +93,21 @@ _NEEDS: Final[dict[Role, Needs]] = {
 }
 
 
+_ON_ITEMS: Final = frozenset(
+    {
+        "BatchGetItem",
+        "BatchWriteItem",
+        "ConditionCheckItem",
+        "DeleteItem",
+        "GetItem",
+        "PutItem",
+        "Query",
+        "UpdateItem",
+    }
+)
+"""Actions whose requests name partition keys."""
+
+
 def needs_of(role: Role) -> Needs:
     """The actions that a role needs."""
     return _NEEDS[role]
@@ -110,6 +127,8 @@ def iam_policy(
     collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
     creation and destruction. `hot`: the hot location, which only the record of a volume has.
     `account`: the id of the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`.
+    In a shared table, a role may use the items of the volume alone; but `gc`, `spark` and
+    `operator` may scan the table, which reads the items of all volumes.
 
     Locations of other services have no part in it. Raises UnsupportedError if none is of AWS,
     ConfigError for a hot location that is none.
@@ -118,7 +137,7 @@ def iam_policy(
     has_tags = role != "gc" and StorageRules.parse(config.tuning.storage_rules).have_tags
     statements: list[dict[str, Any]] = []
     if table := config.table.iam_resource(partition, account):
-        statements.append(_statement("Table", "dynamodb", needs.table, [table]))
+        statements += _on_table(table, needs.table, config.table_prefix)
     places = {"Data": config.data, "Hot": hot_location(config, hot)}
     if config.log_mode != "disabled" and needs.log:
         places["Log"] = log_location(config)
@@ -140,6 +159,20 @@ def iam_policy(
     if needs.buckets and buckets:
         statements.append(_statement("Buckets", "s3", needs.buckets, sorted(buckets)))
     return {"Version": _VERSION, "Statement": statements}
+
+
+def _on_table(table: str, actions: frozenset[str], prefix: str) -> list[dict[str, Any]]:
+    """What a role may do with the table. In a shared one it may use the items below the prefix of
+    the volume alone, and not delete the table; what creates volumes may also use the record of the
+    table and its catalog. A scan has no condition key that names items."""
+    if not prefix:
+        return [_statement("Table", "dynamodb", actions, [table])]
+    keys = [f"{prefix}/*"]
+    if "CreateTable" in actions:
+        keys += [RECORD_KEY.partition, CATALOG]
+    items = _statement("Items", "dynamodb", actions & _ON_ITEMS, [table])
+    items["Condition"] = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": keys}}
+    return [_statement("Table", "dynamodb", actions - _ON_ITEMS - {"DeleteTable"}, [table]), items]
 
 
 def _on_objects(

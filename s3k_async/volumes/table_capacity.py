@@ -1,16 +1,49 @@
-"""The capacity of the table of a volume: provisioned or on demand."""
+"""The capacity of the table of a volume: provisioned or on demand, and a limit of the units that a
+run consumes."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from s3k_async._core.capacity_limit import CapacityLimit
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.items import ProvisionedTable
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import UnsupportedError, VolumeNotFoundError
+from s3k_async.errors import InvalidArgumentError, UnsupportedError, VolumeNotFoundError
+from s3k_async.txn.volume_record import RECORD_KEY
 from s3k_async.volumes.connections import VolumeConnections
+from s3k_async.volumes.volume import Volume
 
-__all__ = ["set_capacity"]
+__all__ = ["limited_capacity", "set_capacity"]
+
+
+@asynccontextmanager
+async def limited_capacity(
+    volume: Volume, *, read_units: float | None = None, write_units: float | None = None
+) -> AsyncIterator[CapacityLimit]:
+    """Let the requests of the body to the table consume these units per second at most, on average
+    over some seconds; None: any number. Renewals of leases are exempt.
+
+    Raises UnsupportedError for a table that does not report consumed units, and
+    InvalidArgumentError for a limit that is not positive.
+    """
+    for units in (read_units, write_units):
+        if units is not None and not units > 0:
+            raise InvalidArgumentError(f"a limit of capacity units is above 0, not {units}")
+    limit = CapacityLimit(read_units, write_units, volume.store.runtime)
+    if read_units is None and write_units is None:
+        yield limit
+        return
+    with limit.applied():
+        await volume.items.get(RECORD_KEY)
+        if not limit.is_reported:
+            raise UnsupportedError(
+                "the table does not report consumed capacity units, as DynamoDB does, so that they "
+                "cannot be limited; limit the rate of actions",
+                path=volume.record.name,
+            )
+        yield limit
 
 
 async def set_capacity(

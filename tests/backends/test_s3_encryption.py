@@ -155,16 +155,16 @@ async def stored_by(blobs: S3Blobs, proxy: FaultProxy, *, closing: bool = True) 
 async def test_nothing_is_stored_with_an_encryption_that_is_not_supported(
     store: type[S3Blobs], proxy: FaultProxy
 ) -> None:
-    blobs = store("data", "", replace(AWS, endpoint=proxy.url, encryption="SSE-C"))
+    blobs = store("data", "", replace(AWS, endpoint=proxy.url, encryption="CSE-KMS"))
     proxy.rule(Answer(200, headers={"ETag": '"e"', "Content-Length": "0"}), method="HEAD")
     for attempt in (blobs.put("k", b""), blobs.start_upload("k"), blobs.copy(blobs, "k", "copy")):
-        with pytest.raises(ConfigError, match="SSE-C, which is not supported"):
+        with pytest.raises(ConfigError, match="CSE-KMS, which is not supported"):
             await attempt
     assert {call.method for call in proxy.calls} <= {"HEAD"}
     await blobs.close()
 
 
-@pytest.mark.parametrize("method", ["SSE-C", "CSE-KMS"])
+@pytest.mark.parametrize("method", ["CSE-CUSTOM", "CSE-KMS"])
 async def test_a_volume_is_not_opened_for_writing_without_its_encryption(method: str) -> None:
     name = fresh_name("encrypted")
     data = S3Bucket("data", "", replace(AWS, endpoint="http://127.0.0.1:9", encryption=method))
@@ -195,9 +195,9 @@ async def test_every_object_of_a_volume_is_encrypted(moto_s3: Engine) -> None:
         blobs = WireBlobs(name, "", aws)
         keys = [info.key async for info in list_all(blobs)]
         await blobs.close()
-        refused = replace(config, data=S3Bucket(name, "", replace(aws, encryption="SSE-C")))
+        refused = replace(config, data=S3Bucket(name, "", replace(aws, encryption="CSE-KMS")))
         proxy.clear()
-        with pytest.raises(ConfigError, match="SSE-C, which is not supported"):
+        with pytest.raises(ConfigError, match="CSE-KMS, which is not supported"):
             await open_volume(refused)
         assert proxy.calls == []
     told = {path.removeprefix(f"/{name}/") for path in (call.path for call in stored)}

@@ -337,6 +337,50 @@ async def test_reads_of_a_few_keys_switch_no_threads_once_a_connection_is_open(
     await store.close()
 
 
+async def test_only_the_commit_of_a_batch_switches_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an open connection. Where another program writes, the batch waits in a thread."""
+    store = SqliteItems(tmp_path / "t.db", fake_runtime())
+    await store.create()
+    changed, committed = list[int](), list[int]()
+    change, shrink = sqlite_items._change, sqlite_items._shrink
+
+    def noted(*arguments: Any) -> Any:
+        changed.append(threading.get_ident())
+        return change(*arguments)
+
+    def ended(connection: sqlite3.Connection) -> None:
+        time.sleep(0.02)  # what does not wait for the end would be done before
+        committed.append(threading.get_ident())
+        shrink(connection)
+
+    monkeypatch.setattr(sqlite_items, "_change", noted)
+    monkeypatch.setattr(sqlite_items, "_shrink", ended)
+    here = threading.get_ident()
+
+    async def write(*names: str) -> list[bool]:
+        changed.clear()
+        committed.clear()
+        await asyncio.gather(*(store.write(Put(item(name), ABSENT)) for name in names))
+        assert len(committed) == 1
+        assert committed[0] != here
+        return [thread == here for thread in changed]
+
+    assert await write("a") == [False]  # opens connections
+    assert await write("b", "c", "d") == [True] * 3
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(write("e", "f"))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    other.execute("ROLLBACK")
+    other.close()
+    assert await waiting == [False] * 2
+    assert len((await store.query("p")).items) == 6
+    await store.close()
+
+
 async def test_where_sqlite_would_wait_the_read_moves_to_a_thread(tmp_path: Path) -> None:
     """The lock of another program is waited for there, and the connection waits again."""
     store = await created(tmp_path)
@@ -567,7 +611,8 @@ def test_no_connection_is_open_while_a_fork_happens(
 
     store = asyncio.run(use())
     assert store._state is not None
-    references = [weakref.ref(connection) for _, connection in store._state.connections._free]
+    pool = store._state.connections
+    references = [weakref.ref(connection) for _, connection in (*pool._free, *pool._prompt)]
     assert references
 
     def child() -> None:

@@ -301,11 +301,11 @@ def test_hadoop_properties_with_an_encryption_that_is_not_supported(cli: Cli, ke
     properties = {
         "fs.s3k.metastore.dynamo.table.data": "memory://encrypted",
         "fs.s3k.volume.kind.data": "native",
-        key: "SSE-C",
+        key: "CSE-KMS",
     }
     Path("core.json").write_text(json.dumps(properties))
     refused = cli.fails(11, "init", "s3k://data", "--hadoop", "core.json", "--no-save")
-    assert "SSE-C, which is not supported" in refused.errors
+    assert "CSE-KMS, which is not supported" in refused.errors
     assert "s3://data/" in refused.errors
 
 

@@ -138,3 +138,14 @@ def test_deleted_directories_are_reclaimed_first(cli: Cli, tree_volume: str) -> 
 def test_a_volume_without_a_trash_has_nothing_to_reclaim(cli: Cli, garbage: str) -> None:
     assert "reclaimed" not in cli.ok("gc", "--json").json()
     assert cli.ok("gc", "--no-trash").lines == cli.ok("gc").lines
+
+
+def test_a_limit_of_units_needs_a_table_that_reports_them(cli: Cli, volume: str) -> None:
+    for command in (
+        ("gc", "--write-units", "5"),
+        ("fsck", "--read-units", "0.5"),
+        ("fsck", "repair", "--write-units", "5"),
+        ("rules", "run", "--read-units", "5"),
+    ):
+        assert "does not report consumed capacity units" in cli.fails(1, *command).errors
+    cli.fails(2, "gc", "--write-units", "0")

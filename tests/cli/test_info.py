@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.config import DynamoTable, S3Bucket
+from s3k_async.errors import PermissionDeniedError, ServiceError
+from s3k_async.settings import resolve
 from s3k_async.testing import MemoryBlobs
+from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
+from tests.cli.test_check import lose_bytes
 from tests.engines.volumes import VolumeMaker, volume_backends
 
 
@@ -41,6 +48,72 @@ def test_the_last_change_by_maintenance(
     found = cli.ok("info", "--sizes", "--json").json()
     assert found["data"]["objects"] == 0
     assert found["log"]["last_audit_ms"] >= found["created_ms"]
+
+
+def test_the_last_runs(
+    cli: Cli,
+    volume: str,
+    small_tree: dict[str, bytes],
+    later: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only runs on the whole volume that were no dry runs are recorded."""
+    cli.ok("fsck", "verify", "--path", "/a")
+    cli.ok("fsck", "repair")
+    cli.ok("gc")
+    assert cli.ok("info", "--json").json()["last_runs"] == {}
+    lose_bytes(cli, volume, "/top.txt")
+    cli.ok("rm", "/a/one.txt")
+    assert cli("fsck", "--grace", "0").code == 9
+    cli.ok("gc", "--yes", "--grace", "0", "--lease", "0")
+    cli("fsck", "repair", "--grace", "0", "--yes")
+    found = cli.ok("info", "--sizes", "--json").json()
+    runs = found["last_runs"]
+    assert {kind: (run["clean"], run["counts"]) for kind, run in runs.items()} == {
+        "fsck_verify": (False, {"data_missing": 1}),
+        "fsck_repair": (False, {"data_missing": 1}),
+        "gc": (True, {"deleted": 1}),
+    }
+    assert all(run["time_ms"] >= found["created_ms"] for run in runs.values())
+    lines = [line.strip() for line in cli.ok("info").lines]
+    assert any(
+        line.startswith("last fsck verify: ") and line.endswith(", with problems: 1 data_missing")
+        for line in lines
+    )
+    assert any(
+        line.startswith("last gc: ") and line.endswith(", clean: 1 deleted") for line in lines
+    )
+    cli.ok("rm", "/top.txt")
+    cli.ok("fsck", "--grace", "0")
+    assert cli.ok("info", "--json").json()["last_runs"]["fsck_verify"]["counts"] == {}
+    put = MemoryBlobs.put
+
+    async def refuse(self: MemoryBlobs, key: str, data: bytes, **options: Any) -> BlobInfo:
+        if key.endswith("audit/last/fsck_verify"):
+            raise refusal
+        return await put(self, key, data, **options)
+
+    monkeypatch.setattr(MemoryBlobs, "put", refuse)
+    refusal: Exception = PermissionDeniedError("no")
+    cli.ok("fsck", "--grace", "0")
+    refusal = ServiceError("no")
+    assert "the run was not recorded" in cli("fsck", "--grace", "0").errors
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"kind":"gc","time_ms":"x"}'])
+def test_a_damaged_record_of_a_run_is_ignored(cli: Cli, volume: str, data: bytes) -> None:
+    cli.ok("gc", "--yes")
+
+    async def damage() -> None:
+        opened = await open_volume(resolve(volume))
+        assert opened.log_blobs is not None
+        await opened.log_blobs.put("audit/last/gc", data)
+        await opened.close()
+
+    assert cli.ok("info", "--json").json()["last_runs"].keys() == {"gc"}
+    anyio.run(damage)
+    assert cli.ok("info", "--json").json()["last_runs"] == {}
+    assert cli.ok("fsck", "--grace", "0").out.startswith("clean: ")
 
 
 def test_the_lines(cli: Cli) -> None:

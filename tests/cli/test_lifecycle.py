@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async.settings import OPTIONS
+from s3k_async.volumes import destruction
 from tests.cli.conftest import Cli
 
 _numbers = itertools.count(1)
@@ -184,3 +185,59 @@ def test_destroy_needs_a_volume(cli: Cli, volume: str) -> None:
     cli.fails(2, "destroy", f"{volume}/a", "--yes")
     cli.fails(2, "destroy", ":/", "--yes")
     assert cli.ok("ls").out == ""
+
+
+def test_volumes_that_share_a_table(cli: Cli, places: list[str], tmp_path: Path) -> None:
+    table = places[1]
+    for name in ("logs", "raw"):
+        data = ("--data-location", f"{table}-{name}")
+        cli.ok("init", f"s3k://{name}", "--table", table, "--table-prefix", name, *data)
+    saved = tomllib.loads((tmp_path / CONFIG).read_text())["volumes"]["raw"]
+    assert saved["table_prefix"] == "raw"
+    cli.ok("put", "-", "s3k://logs/a", stdin=b"of logs")
+    cli.ok("put", "-", "s3k://raw/a", stdin=b"of raw")
+    cli.ok("cp", "s3k://logs/a", "s3k://raw/b")
+    assert cli.ok("cat", "s3k://raw/a", "s3k://raw/b").out == "of rawof logs"
+    lines = cli.ok("volumes", table).lines
+    assert [line.split()[:3] for line in lines] == [
+        ["logs", "ready", "path"],
+        ["raw", "ready", "path"],
+    ]
+    listed = cli.ok("volumes", table, "--json").json_lines()
+    info = cli.ok("info", "s3k://raw", "--json").json()
+    assert (listed[1]["id"], listed[1]["data"]) == (info["id"], info["data"]["location"])
+    assert info["table"]["location"] == f"{table}/raw"
+    assert (listed[1]["prefix"], listed[1]["state"], listed[1]["flags"]) == (
+        "raw",
+        "ready",
+        info["flags"],
+    )
+    assert "==> s3k://raw/b <==" in cli.ok("head", "s3k://raw/a", "s3k://raw/b").out
+    refused = cli.fails(11, "init", "s3k://other", *places)
+    assert "s3k volumes" in refused.errors
+    cli.fails(11, "init", "s3k://other", *places, "--table-prefix", "a/b")
+    cli.fails(3, "volumes", f"{table}-missing")
+
+
+def test_destroying_one_of_them(
+    cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destruction, "QUIET_SECONDS", 0.0)
+    table = places[1]
+    for name in ("logs", "raw"):
+        data = ("--data-location", f"{table}-{name}")
+        cli.ok("init", f"s3k://{name}", "--table", table, "--table-prefix", name, *data)
+        cli.ok("put", "-", f"s3k://{name}/a", stdin=b"data")
+    done = cli.ok("destroy", "s3k://logs", "--yes", "--force")
+    assert done.out == f"destroyed s3k://logs; the table {table} was kept\n"
+    assert [each["prefix"] for each in cli.ok("volumes", table, "--json").json_lines()] == ["raw"]
+    assert cli.ok("cat", "s3k://raw/a").out == "data"
+    cli.ok("destroy", "s3k://raw", "--yes", "--force")
+    assert cli.ok("volumes", table).out == ""
+
+
+def test_a_table_with_one_volume(cli: Cli, places: list[str]) -> None:
+    cli.ok("init", "s3k://alone", *places)
+    (line,) = cli.ok("volumes", places[1]).lines
+    assert line.split()[:2] == ["-", "ready"]
+    assert cli.ok("volumes", places[1], "--json").json()["name"] == "alone"

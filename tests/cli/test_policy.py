@@ -17,11 +17,14 @@ from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import DataMissingError, PartialFailureError, PermissionDeniedError
 from s3k_async.model import LayoutName
 from s3k_async.txn import volume_lock
+from s3k_async.volumes import destruction
+from s3k_async.volumes.creation import init_volume
+from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.cli.conftest import Cli
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before
-from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 
 in_both_layouts = pytest.mark.parametrize("layout", ["path", "tree"])
 on_engines = volume_backends("dynoxide+seaweedfs")
@@ -286,6 +289,21 @@ def test_an_account_that_is_none(cli: Cli, account: str) -> None:
     cli.fails(2, "policy", "reader", VOLUME, "--account", account)
 
 
+def test_the_policy_of_a_volume_in_a_shared_table(cli: Cli) -> None:
+    where = ("--region", "eu-west-1", "--table", "meta", "--bucket", "warehouse")
+    found: dict[str, dict[str, Any]] = {}
+    for role in ("writer", "operator"):
+        shared = cli.ok("policy", role, VOLUME, *where, "--table-prefix", "team-a").json()
+        alone = cli.ok("policy", role, VOLUME, *where).json()
+        assert actions_of(alone) - actions_of(shared) <= {"dynamodb:DeleteTable"}
+        found[role] = {each["Sid"]: each for each in shared["Statement"]}
+        assert not any("Item" in action for action in found[role]["Table"]["Action"])
+    own = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["team-a/*"]}}
+    assert found["writer"]["Items"]["Condition"] == own
+    keys = found["operator"]["Items"]["Condition"]["ForAllValues:StringLike"]
+    assert keys == {"dynamodb:LeadingKeys": ["team-a/*", "s3k:volume", "s3k:volumes"]}
+
+
 # What the roles do
 
 
@@ -357,6 +375,45 @@ def test_an_operator(guarded: Guarded, cli: Cli) -> None:
     there = {"s3:CreateBucket"}  # which exists
     more = actions_of(guarded.policy("operator")) - actions_of(guarded.policy("writer"))
     assert guarded.used >= more - there
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_a_writer_of_one_volume_of_a_table(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may do everything in its own volume, and nothing in the neighbour."""
+    monkeypatch.setattr(destruction, "QUIET_SECONDS", 0.0)
+    assert isinstance(guarded.config.table, DynamoTable)
+    assert isinstance(guarded.config.data, S3Bucket)
+    table = replace(guarded.config.table, name=fresh_name("shared"))
+    volumes = [
+        replace(
+            guarded.config,
+            table=table,
+            data=replace(guarded.config.data, prefix=f"{prefix}/"),
+            table_prefix=prefix,
+        )
+        for prefix in ("team-a", "team-b")
+    ]
+    own = replace(guarded, config=volumes[0])
+    operator = own.policy("operator")
+    operator["Statement"] += iam_policy(volumes[1], "operator", account=ACCOUNT)["Statement"]
+    for config in volumes:
+        own.under(operator, partial(asyncio.run, init_volume(config)))
+        assert own.lacking == []
+    for name in ("rename a file", "list, recursive, 3 directories"):
+        own.perform(SCENES[name], own.policy("writer"))
+        # Its item in the catalog is not needed, and beside those of other volumes.
+        assert {(each.action, *each.keys) for each in own.lacking} == {
+            ("dynamodb:GetItem", "s3k:volumes")
+        }
+    policy = own.policy("writer")
+    with pytest.raises(PermissionDeniedError):
+        replace(guarded, config=volumes[1]).perform(SCENES["read"], policy)
+    asyncio.run(destroy_volume(volumes[1], force=True))
+    own.under(operator, partial(asyncio.run, destroy_volume(volumes[0], force=True)))
+    assert own.lacking == []
 
 
 @on_engines

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from s3k_async.client import S3kClient, volume_of
 from s3k_async.model import StagedFile
 from s3k_async.permissions import EXECUTE, READ, WRITE
-from tests.client.request_scenes import presigned
+from tests.client.request_scenes import downloaded, presigned
 
 __all__ = ["DATA", "SCENES", "TRASH_SCENES", "AccessScene", "prepare", "staged_file"]
 
@@ -253,6 +253,8 @@ SCENES: dict[str, AccessScene] = {
     "copy_to": AccessScene(
         lambda fs: fs.copy_to(fs, "/d/f", "/e/new"), {"/d": EXECUTE, "/d/f": READ, "/e": CHANGE}
     ),
+    "upload": AccessScene(lambda fs: fs.upload(__file__, "/d/new"), {"/d": CHANGE}),
+    "download": AccessScene(lambda fs: downloaded(fs, "/d/f"), {"/d": EXECUTE, "/d/f": READ}),
     "adopt_many": AccessScene(adopted, {"/d": CHANGE, "/d/f": WRITE}, in_part=True),
     # Transactions
     "transaction, write": AccessScene(

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import UnsupportedError
@@ -47,6 +49,19 @@ async def file(fs: S3kClient) -> None:
     await fs.makedirs("/d")
     await fs.makedirs("/e")
     await fs.write("/d/f", DATA)
+
+
+async def uploaded(fs: S3kClient, files: int) -> None:
+    """A local directory of small files, uploaded to `/d`."""
+    with TemporaryDirectory() as local:
+        for number in range(files):
+            (Path(local) / f"part-{number:05}").write_bytes(DATA)
+        await fs.upload(local, "/d")
+
+
+async def downloaded(fs: S3kClient, path: str) -> None:
+    with TemporaryDirectory() as local:
+        await fs.download(path, Path(local) / "new")
 
 
 async def two_files(fs: S3kClient) -> None:
@@ -325,6 +340,10 @@ SCENES: dict[str, Scene] = {
         lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred
     ),
     "copy_to another client": Scene(lambda fs: fs.copy_to(fs, "/d/f", "/e/g"), file),
+    "upload a file": Scene(lambda fs: fs.upload(__file__, "/d/f"), directory),
+    "upload a directory of 100 files": Scene(lambda fs: uploaded(fs, 100), directory),
+    "download a file": Scene(lambda fs: downloaded(fs, "/d/f"), file),
+    "download a directory of 100 files": Scene(lambda fs: downloaded(fs, "/d"), hundred),
 }
 
 TRASH_SCENES: dict[str, Scene] = {

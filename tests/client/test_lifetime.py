@@ -93,6 +93,8 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "delete_many": lambda fs: fs.delete_many(["/f"]),
     "copy": lambda fs: fs.copy("/f", "/g"),
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
+    "upload": lambda fs: fs.upload(__file__, "/f"),
+    "download": lambda fs: fs.download("/f", "/dev/null"),
     "transaction": written_together,
     "content_summary": lambda fs: fs.content_summary("/f"),
     "storage_info": lambda fs: fs.storage_info(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -12,6 +13,7 @@ import s3k_async
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    ConfigError,
     CrossVolumeError,
     DataMissingError,
     InvalidArgumentError,
@@ -270,13 +272,34 @@ async def test_a_status_prints_what_it_is(fs: S3kClient) -> None:
 
 async def test_a_listing_as_a_data_frame(fs: S3kClient) -> None:
     await plant(fs)
-    batches = [batch async for batch in fs.list_batches("/", recursive=True, sorted=True)]
-    frame = pa.Table.from_batches(batches, schema=s3k_async.arrow_schema()).to_pandas()
+    frame = await fs.list_batches("/", recursive=True, sorted=True).to_pandas()
+    assert list(frame.columns) == s3k_async.arrow_schema().names
     assert list(frame["path"][frame["size"] > 20]) == ["/a/b/three.txt", "/a/two.csv"]
     status = await fs.stat("/z/five")
     (row,) = frame[frame["path"] == "/z/five"].to_dict("records")
     assert str(frame.dtypes["mtime"]) == str(frame.dtypes["ctime"]) == "datetime64[ms, UTC]"
     assert (row["mtime"], row["ctime"]) == (status.modified, status.created)
+    kinds = {name: str(frame.dtypes[name]) for name in ("size", "version", "is_dir", "committed")}
+    assert kinds == {"size": "int64", "version": "int64", "is_dir": "bool", "committed": "bool"}
+
+
+async def test_a_listing_as_a_table(fs: S3kClient) -> None:
+    await plant(fs)
+    listing = fs.list_batches("/", recursive=True, sorted=True)
+    table = await listing.to_arrow()
+    assert table.column("path").to_pylist() == sorted(set(TREE) | DIRECTORIES)
+    assert (await listing.to_arrow()).num_rows == 0
+    empty = await fs.list_batches("/empty").to_arrow()
+    assert (empty.num_rows, empty.schema) == (0, s3k_async.arrow_schema())
+    assert (await fs.list_batches("/empty").to_pandas()).dtypes["size"] == "int64"
+    with pytest.raises(PathNotFoundError):
+        await fs.list_batches("/nothing").to_arrow()
+
+
+async def test_a_data_frame_without_pandas(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=r"s3k-async\[pandas\]"):
+        await fs.list_batches("/").to_pandas()
 
 
 async def test_summaries(fs: S3kClient) -> None:

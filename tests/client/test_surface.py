@@ -10,6 +10,7 @@ from typing import Any, Literal, get_overloads, overload
 
 import pytest
 
+from s3k_async._sync.sync_batch_listing import SyncBatchListing
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -18,6 +19,7 @@ from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
+from s3k_async.listing.batch_listing import BatchListing
 from s3k_async.objects import ObjectStore, SyncObjectStore
 from s3k_async.transaction import Transaction
 from tests.sync_surface import TWINS, Twin
@@ -31,9 +33,11 @@ PAIRS = [
     (FileReader, SyncFileReader),
     (FileWriter, SyncFileWriter),
     (StagedWriter, SyncStagedWriter),
+    (BatchListing, SyncBatchListing),
 ]
 
 BLOCKING = {
+    "BatchListing": "SyncBatchListing",
     "Opening[FileReader] | Opening[FileWriter]": "SyncFileReader | SyncFileWriter",
     "Opening[FileWriter]": "SyncFileWriter",
     "Opening[StagedWriter]": "SyncStagedWriter",
@@ -47,6 +51,7 @@ STEPS = {"part_size", "add", "drain", "need_open", "over", "position", "size"}
 # For `io`, to say that the file cannot do it.
 REFUSED = {"read", "readall", "readinto"}
 NOT_SHARED = {
+    BatchListing: {"aclose"},
     FileReader: {"take", "take_into", "move", "release", "need_open"},
     FileWriter: STEPS,
     StagedWriter: STEPS,

@@ -73,6 +73,8 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert {status.path for status in fs.glob("/*/e/?")} == {"/d/e/g", "/copy/e/g"}
     assert [path for path, _, _ in fs.walk("/d")] == ["/d", "/d/e"]
     assert pa.Table.from_batches(fs.list_batches("/d")).num_rows == 2
+    assert fs.list_batches("/d").to_arrow().num_rows == 2
+    assert set(fs.list_batches("/d").to_pandas()["path"]) == {"/d/e", "/d/t"}
     assert fs.checksum("/d/e/g") == fs.stat("/copy/e/g").checksum
     assert fs.transactions() == []
     assert fs.physical_path("/d/e/g").startswith(("memory://", "file://"))

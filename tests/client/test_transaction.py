@@ -52,7 +52,7 @@ from tests.engines.volumes import volume_backends
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
-backends = volume_backends("memory", "embedded", "shared")
+backends = volume_backends("memory", "embedded")
 everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 

@@ -33,6 +33,8 @@ class Access(NamedTuple):
     resource: str
     prefix: str | None = None
     """The condition key `s3:prefix`, if the request has it."""
+    keys: frozenset[str] = frozenset()
+    """The condition key `dynamodb:LeadingKeys`: the partitions that the request names."""
 
 
 @dataclass
@@ -74,9 +76,11 @@ def _applies(statement: Mapping[str, Any], access: Access) -> bool:
     assert statement["Effect"] == "Allow"
     assert statement.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}
     conditions = statement.get("Condition", {})
-    assert conditions.keys() <= {"StringLike"}
+    assert conditions.keys() <= {"StringLike", "ForAllValues:StringLike"}
     wanted = conditions.get("StringLike", {})
+    leading = conditions.get("ForAllValues:StringLike", {})
     assert wanted.keys() <= {"s3:prefix"}
+    assert leading.keys() <= {"dynamodb:LeadingKeys"}
     return (
         any(fnmatchcase(access.action, each) for each in _list(statement["Action"]))
         and any(_matches(access.resource, each) for each in _list(statement["Resource"]))
@@ -85,6 +89,13 @@ def _applies(statement: Mapping[str, Any], access: Access) -> bool:
             or (
                 access.prefix is not None
                 and any(_matches(access.prefix, each) for each in _list(wanted["s3:prefix"]))
+            )
+        )
+        and (
+            not leading
+            or all(
+                any(_matches(key, each) for each in _list(leading["dynamodb:LeadingKeys"]))
+                for key in access.keys
             )
         )
     )
@@ -109,23 +120,46 @@ def dynamodb_accesses(operation: str, body: Mapping[str, Any]) -> list[Access]:
             actions = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem"}
             actions["ConditionCheck"] = "ConditionCheckItem"
             return [
-                _on_table(actions[kind], part["TableName"])
+                _on_table(actions[kind], part["TableName"], [part.get("Key") or part["Item"]])
                 for item in body["TransactItems"]
                 for kind, part in item.items()
             ]
         case "BatchGetItem" | "BatchWriteItem":
-            return [_on_table(operation, table) for table in body["RequestItems"]]
+            return [
+                _on_table(operation, table, _items_of(part))
+                for table, part in body["RequestItems"].items()
+            ]
         case "TagResource" | "UntagResource" | "ListTagsOfResource":
             return [_on_table(operation, body["ResourceArn"].rpartition("/")[2])]
         case "CreateTable" if body.get("Tags"):
             table = body["TableName"]
             return [_on_table("CreateTable", table), _on_table("TagResource", table)]
+        case "Query":
+            return [
+                _on_table(
+                    operation,
+                    body["TableName"],
+                    [{"path": body["ExpressionAttributeValues"][":p"]}],
+                )
+            ]
         case _:
-            return [_on_table(operation, body["TableName"])]
+            items = [body[name] for name in ("Key", "Item") if name in body]
+            return [_on_table(operation, body["TableName"], items)]
 
 
-def _on_table(operation: str, table: str) -> Access:
-    return Access(f"dynamodb:{operation}", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{table}")
+def _items_of(part: Any) -> list[Mapping[str, Any]]:
+    """The keys or items of a table in a batch."""
+    if isinstance(part, Mapping):
+        return list(part["Keys"])
+    return [each["PutRequest"]["Item"] for each in part]
+
+
+def _on_table(operation: str, table: str, items: Sequence[Mapping[str, Any]] = ()) -> Access:
+    return Access(
+        f"dynamodb:{operation}",
+        f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{table}",
+        keys=frozenset(str(item["path"]["S"]) for item in items),
+    )
 
 
 _ON_OBJECTS = {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyspark
@@ -16,7 +16,8 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
-from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _one_line
+from s3k_async.cli.commands.spark import _form_by_content, _form_by_name
+from s3k_async.cli.spark_sessions import spark_error
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
@@ -49,6 +50,11 @@ async def directory(clean_environment: None, tmp_path: Path) -> str:
 def left(directory: str) -> list[str]:
     with S3kSyncClient(directory) as fs:
         return sorted(status.path for status in fs.list("/", recursive=True) if status.is_file)
+
+
+def last_runs(cli: Cli, directory: str) -> dict[str, Any]:
+    found: dict[str, Any] = cli.ok("info", directory, "--json").json()["last_runs"]
+    return found
 
 
 def test_sums_are_those_of_du(spark: SparkSession, cli: Cli, directory: str) -> None:
@@ -167,8 +173,11 @@ def test_garbage_is_that_of_one_machine(
         "replaced",
         "unpublished",
     }
+    assert last_runs(cli, directory) == {}
     document = cli.ok(*job, "--yes", "--json").json()
     assert kinds(hook) == [("repaired", "unpublished", 1, [])]
+    counts = {"deleted": 1, "replaced": 1, "unpublished": 1}
+    assert last_runs(cli, directory)["gc"]["counts"] == counts
     assert document["deleted"] == {
         "deleted": {"objects": 1, "bytes": 6},
         "replaced": {"objects": 1, "bytes": 6},
@@ -229,6 +238,7 @@ def test_fsck_is_that_of_one_machine(
         os.unlink(unquote(fs.physical_path("/a/0/0").removeprefix("file://")))
     wanted = cli("fsck", directory, "--grace", "0").out
     assert kinds(hook) == (damage := [("missing", "data_missing", 1, ["/a/0/0"])])
+    before = last_runs(cli, directory)["fsck_verify"]
     found = cli(
         "spark",
         "fsck-verify",
@@ -242,6 +252,9 @@ def test_fsck_is_that_of_one_machine(
     )
     assert (found.code, found.out) == (9, wanted)
     assert kinds(hook) == damage
+    recorded = last_runs(cli, directory)["fsck_verify"]
+    assert recorded["counts"] == {"data_missing": 1}
+    assert recorded["time_ms"] > before["time_ms"]
     assert "/a/0/0" in {
         row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()
     }
@@ -362,7 +375,7 @@ def test_of_nested_errors_the_innermost_is_one_line() -> None:
             "\tat a.b.C\nCaused by: java.lang.RuntimeException: the reason\n\t... 30 more\n"
         )
 
-    assert str(_one_line(OfTheJvmError())) == "Spark: the reason"
+    assert str(spark_error(OfTheJvmError())) == "Spark: the reason"
 
 
 @pytest.mark.slow
@@ -414,7 +427,7 @@ def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
     class OfTheJvmError(Exception):
         java_exception = "java.io.IOException: No FileSystem for scheme\n\tat org.apache.hadoop"
 
-    assert str(_one_line(OfTheJvmError("An error occurred while calling o1.x."))) == (
+    assert str(spark_error(OfTheJvmError("An error occurred while calling o1.x."))) == (
         "Spark: java.io.IOException: No FileSystem for scheme"
     )
 
@@ -431,6 +444,6 @@ def test_an_error_in_a_worker_is_told_with_its_cause() -> None:
         )
 
     assert (
-        str(_one_line(OfAWorkerError()))
+        str(spark_error(OfAWorkerError()))
         == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"
     )

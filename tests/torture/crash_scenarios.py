@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,6 +25,7 @@ LOOKS = frozenset(
     {
         "checksum",
         "content_summary",
+        "download",
         "due_actions",
         "exists",
         "exists_many",
@@ -301,6 +304,23 @@ TREES_CHANGED: Paths = {
     "/n/s": None,
     "/n/s/f": b"five",
 }
+
+
+def _plant(local: Path, paths: Paths) -> None:
+    for path, data in paths.items():
+        if data is None:
+            (local / path[1:]).mkdir()
+        else:
+            (local / path[1:]).write_bytes(data)
+
+
+async def upload(fs: S3kClient) -> ChangeResult:
+    """Upload SOURCE from local files."""
+    with TemporaryDirectory() as local:
+        _plant(Path(local), SOURCE)
+        return await fs.upload(Path(local, "s"), "/t")
+
+
 SOURCE: Paths = {"/s": None, "/s/f": b"one", "/s/x": None, "/s/x/g": b"two"}
 
 
@@ -634,6 +654,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         SOURCE,
         lambda fs, _: fs.copy("/s", "/t", recursive=True, overwrite=True),
         {**SOURCE, **moved(SOURCE, "/s", "/t")},
+        rule="by_file",
+        implied=True,
+    ),
+    "upload": Scenario(
+        {"/t": None, "/t/f": b"old", "/t/k": LONG},
+        lambda fs, _: upload(fs),
+        {"/t": None, "/t/k": LONG, **moved(SOURCE, "/s", "/t")},
         rule="by_file",
         implied=True,
     ),

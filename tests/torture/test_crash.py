@@ -25,7 +25,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import LayoutName
 from s3k_async.testing import Call, Died, FaultPlan, Moment
-from tests.client.request_scenes import presigned
+from tests.client.request_scenes import downloaded, presigned
 from tests.level import FULL, TORTURE
 from tests.torture.crash import Arm, Scenario, World, world_of
 from tests.torture.crash_recovery import (
@@ -85,6 +85,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "checksum": lambda fs: fs.checksum("/d/f"),
         "content_summary": lambda fs: fs.content_summary("/"),
         "due_actions": lambda fs: drain(fs.due_actions()),
+        "download": lambda fs: downloaded(fs, "/d"),
         "exists": lambda fs: fs.exists("/d/f"),
         "exists_many": lambda fs: fs.exists_many(["/d/f"]),
         "find": lambda fs: drain(fs.find("/")),

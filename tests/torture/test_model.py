@@ -88,6 +88,9 @@ def test_every_verb_is_in_the_model() -> None:
         "copy_to",
         "count",
         "discard_staged",
+        # tests/client/test_transfer.py
+        "download",
+        "upload",
         # tests/observation/test_volume_health.py
         "health",
         # tests/lifecycle/test_random_histories.py

@@ -9,10 +9,13 @@ from typing import Any, Final, Literal, TypeAlias
 from s3k_async.backends.aws.credential_source import CredentialSource
 from s3k_async.backends.aws.secret_text import Secret
 
-__all__ = ["ENCRYPTIONS", "AwsConfig", "Secret", "StorageClass", "without_user"]
+__all__ = ["BY_CUSTOMER_KEY", "ENCRYPTIONS", "AwsConfig", "Secret", "StorageClass", "without_user"]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
 """Supported server-side encryption of S3: values of the header `x-amz-server-side-encryption`."""
+
+BY_CUSTOMER_KEY: Final = "SSE-C"
+"""The encryption of settings with `customer_key`."""
 
 StorageClass: TypeAlias = Literal[
     "STANDARD",
@@ -38,8 +41,8 @@ class AwsConfig:
     """Settings of one AWS service, or of a compatible one. Unset fields come from the AWS default
     chain.
 
-    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`,
-    `proxy` or `sts_endpoint`.
+    Neither its repr nor its pickle has static credentials, `customer_key`, or the user and password
+    of `endpoint`, `proxy` or `sts_endpoint`.
     """
 
     region: str | None = None
@@ -70,12 +73,16 @@ class AwsConfig:
     proxy: str | None = None
     encryption: str | None = None
     """Of S3: the server-side encryption of stored objects, one of ENCRYPTIONS; None: the bucket's
-    default. Another value is an unsupported method of S3A, with which nothing is written."""
+    default, or SSE-C with `customer_key`. Another value is an unsupported method of S3A, with which
+    nothing is written."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
     bucket_key: bool | None = None
     """With `aws:kms`: whether S3 derives the keys of objects from a bucket key, which saves
     requests to KMS; None: the bucket's default."""
+    customer_key: Secret = field(default_factory=Secret)
+    """Base64 of the 256-bit key with which S3 encrypts and decrypts all objects (SSE-C), instead of
+    `encryption`. S3 does not store it."""
     storage_class: StorageClass | None = None
     """Of S3: the storage class of new objects; None: STANDARD."""
     requester_pays: bool = False
@@ -83,13 +90,18 @@ class AwsConfig:
     delegated: CredentialSource | None = None
     """Credentials that the driver of Spark delegates to its tasks, instead of those above."""
 
+    def __post_init__(self) -> None:
+        # Kept in pickles, so that nothing is written unencrypted where the key is missing.
+        if self.customer_key and self.encryption is None:
+            object.__setattr__(self, "encryption", BY_CUSTOMER_KEY)
+
     @property
     def installation(self) -> str:
         """Identity of the installation: the endpoint without a user; empty for AWS itself."""
         return (without_user(self.endpoint) or "").rstrip("/").lower()
 
     def without_secrets(self) -> AwsConfig:
-        """A copy without static credentials and without user and password in a URL."""
+        """A copy without static credentials, customer key, and user and password in a URL."""
         return replace(
             self,
             endpoint=without_user(self.endpoint),
@@ -98,6 +110,7 @@ class AwsConfig:
             access_key_id=Secret(),
             secret_access_key=Secret(),
             session_token=Secret(),
+            customer_key=Secret(),
         )
 
     def __repr__(self) -> str:

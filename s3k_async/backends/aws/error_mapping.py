@@ -237,6 +237,9 @@ def is_of_library(error: BaseException) -> bool:
     return any(cls.__module__.partition(".")[0] in _LIBRARIES for cls in type(error).__mro__)
 
 
+_OF_KEYS = ("InvalidArgument", "InvalidRequest")
+
+
 def service_error(
     code: str,
     message: str,
@@ -251,6 +254,12 @@ def service_error(
     if codes and code in codes:
         cls, text = codes[code]
         return cls(text, path=path)
+    if code in _OF_KEYS and "server side encryption" in message.lower():
+        return ConfigError(
+            f"the encryption of the object does not fit the setting customer_key, its key or none "
+            f"(SSE-C): the service answered {code}: {message}",
+            path=path,
+        )
     known = _CLASS_OF.get(code) or _class_of_status(status, code)
     if known is None:
         return ServiceError(f"the service answered {code}: {message}", path=path, service_code=code)

@@ -20,7 +20,11 @@ import anyio.to_thread
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
-from s3k_async.backends.aws.encryption import REQUESTER_PAYS
+from s3k_async.backends.aws.encryption import (
+    REQUESTER_PAYS,
+    customer_key_headers,
+    require_private,
+)
 from s3k_async.backends.aws.error_mapping import is_of_library, map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
 from s3k_async.backends.aws.static_access import REGION_VARIABLE, static_access
@@ -151,6 +155,8 @@ class AwsClient:
             access = await anyio.to_thread.run_sync(static_access, self.config, self.service)
         with map_exceptions(None):
             if access is not None:
+                if self.service == "s3":
+                    require_private(self.config, access.endpoint)
                 return await static_channel(access, self.config, runtime)
             if self._client is None:
                 await self._open()
@@ -206,6 +212,9 @@ class AwsClient:
             client.meta.events.register("before-parse.s3", _check_s3)
             if self.config.requester_pays:
                 client.meta.events.register("before-call.s3", _pay)
+            if self.config.customer_key:
+                add = functools.partial(_add_customer_key, self.config)
+                client.meta.events.register("before-call.s3", add)
         self._context, self._client = context, client
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
@@ -217,6 +226,11 @@ class AwsClient:
             return ClosedClientError(
                 f"the {self.service} client was closed while it was being made"
             )
+        if self.service == "s3":
+            try:
+                require_private(self.config, str(client.meta.endpoint_url))
+            except ConfigError as error:
+                return error
         if not isinstance(http_session(client), SingleAttemptSession):
             return ConfigError(
                 "the session has a default client configuration, with which aiobotocore discards "
@@ -360,6 +374,11 @@ def _pay(params: Mapping[str, Any], **_: Any) -> None:
     """Add the header of a requester who pays. botocore knows it for some operations only."""
     name, value = REQUESTER_PAYS
     params["headers"][name] = value
+
+
+def _add_customer_key(config: AwsConfig, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+    """Add the headers of SSE-C, for all operations in one place."""
+    params["headers"].update(customer_key_headers(config, model.name))
 
 
 def _partition(region: str | None) -> str:

@@ -26,6 +26,7 @@ class DynamoTable(TableLocation):
     options: TableOptions = field(default=TableOptions(), compare=False)
     """Of the table, when it is created."""
 
+    uses_aws: ClassVar[bool] = True
     scheme: ClassVar[str] = "dynamodb"
     form: ClassVar[str] = "dynamodb://NAME"
     capabilities: ClassVar[TableCapabilities] = TableCapabilities(

@@ -27,13 +27,13 @@ from s3k_async.storage_space import StorageSpace
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
-__all__ = ["DynamoTableAdmin", "check_advance"]
+__all__ = ["NO_TAGS", "DynamoTableAdmin", "check_advance"]
 
 _SCHEMA = {PARTITION: "HASH", SORT: "RANGE"}
 _SETTLE_TRIES = 120
 _SETTLE_PAUSE = 0.05
 _SETTLE_PAUSE_MOST = 2.0
-_NO_TAGS: Codes = dict.fromkeys(
+NO_TAGS: Codes = dict.fromkeys(
     ("UnknownOperationException", "UnknownOperation", "NotImplemented", "InvalidAction"),
     (UnsupportedError, "the engine has no table tags"),
 )
@@ -192,24 +192,29 @@ class DynamoTableAdmin:
         return True
 
     async def read_tag(self, name: str) -> str | None:
-        client = await self._client()
         request: Wire = {"ResourceArn": await self._resource()}
         pages = PageGuard(self._name)
-        with map_exceptions(self._name, codes=_NO_TAGS):
+        with map_exceptions(self._name):
             while True:
-                answer = await client.list_tags_of_resource(**request)
+                answer = await self._tag_page(request)
                 for tag in answer.get("Tags", []):
                     if tag["Key"] == name:
-                        return tag["Value"]
+                        return str(tag["Value"])
                 if not answer.get("NextToken"):
                     return None
                 request["NextToken"] = answer["NextToken"]
                 pages.follow(answer["NextToken"])
 
+    async def _tag_page(self, request: Wire) -> Wire:
+        """The answer to ListTagsOfResource. Raises UnsupportedError."""
+        client = await self._client()
+        with map_exceptions(self._name, codes=NO_TAGS):
+            return dict(await client.list_tags_of_resource(**request))
+
     async def write_tag(self, name: str, value: str) -> None:
         client = await self._client()
         arn = await self._resource()
-        with map_exceptions(self._name, writing=True, codes=_NO_TAGS):
+        with map_exceptions(self._name, writing=True, codes=NO_TAGS):
             await client.tag_resource(ResourceArn=arn, Tags=[{"Key": name, "Value": value}])
 
     async def _resource(self) -> str:
@@ -223,15 +228,19 @@ class DynamoTableAdmin:
 
     async def _describe(self) -> Wire | None:
         """The service's description of the table; None when there is none."""
-        client = await self._client()
         try:
             with map_exceptions(self._name):
-                table = dict((await client.describe_table(TableName=self._name))["Table"])
+                table = dict((await self._table_answer())["Table"])
                 if not isinstance(table["TableStatus"], str):
                     raise TypeError
                 return table
         except VolumeNotFoundError:
             return None
+
+    async def _table_answer(self) -> Wire:
+        """The answer to DescribeTable."""
+        client = await self._client()
+        return dict(await client.describe_table(TableName=self._name))
 
     def _check_schema(self, table: Wire) -> None:
         with map_exceptions(self._name):

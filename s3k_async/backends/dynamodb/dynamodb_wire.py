@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from s3k_async import _native
+from s3k_async._core.capacity_limit import current_capacity_limit
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
-from s3k_async.backends.aws.error_mapping import dynamodb_refusal, map_exceptions
+from s3k_async.backends.aws.error_mapping import Codes, dynamodb_refusal, map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb
 from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_codec import (
@@ -18,7 +19,7 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     decode_key,
     parse_cursor,
 )
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
+from s3k_async.backends.dynamodb.dynamodb_items import NO_TAGS, DynamoTableAdmin, check_advance
 from s3k_async.backends.dynamodb.table_options import TableOptions
 from s3k_async.backends.ports.batch_result import read_batches, require_loaded
 from s3k_async.backends.ports.item_semantics import (
@@ -44,7 +45,10 @@ from s3k_async.errors import ResponseLostError
 __all__ = ["WireItems"]
 
 T = TypeVar("T")
+_Members: TypeAlias = dict[str, Any]
+"""A JSON object."""
 
+_WITH_CAPACITY = b'{"ReturnConsumedCapacity":"TOTAL",'
 _ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
@@ -143,17 +147,66 @@ class WireItems(DynamoTableAdmin):
         if answer.body != b"{}" and not _is_object(answer.body):
             raise ResponseLostError("the answer is no JSON object", path=path)
 
+    async def _table_answer(self) -> _Members:
+        return await self._described("DescribeTable", {"TableName": self._name})
+
+    async def _tag_page(self, request: _Members) -> _Members:
+        return await self._described("ListTagsOfResource", request, NO_TAGS)
+
+    async def _described(
+        self, target: str, request: _Members, codes: Codes | None = None
+    ) -> _Members:
+        body = json.dumps(request).encode()
+        answer = await self._ask(target, body, self._name, codes=codes)
+        _check(answer, self._name)
+        with map_exceptions(self._name):
+            return dict(json.loads(answer.body))
+
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
-        """The answer to a request. Raises the error of a refusal."""
+        """The answer to a request for items, within the capacity limit. Raises the error of a
+        refusal."""
+        limit = current_capacity_limit()
+        if limit is None:
+            return await self._ask(target, body, path, writing=writing)
+        answer = await self._ask(target, _WITH_CAPACITY + body[1:], path, writing=writing)
+        limit.deduct(target, _consumed(answer.body))
+        return answer
+
+    async def _ask(
+        self,
+        target: str,
+        body: bytes,
+        path: str,
+        *,
+        writing: bool = False,
+        codes: Codes | None = None,
+    ) -> Answer:
+        """The answer to a request. Raises the error of a refusal; `codes` as for
+        `map_exceptions`."""
         with map_exceptions(path, writing=writing):
             answer = await self._wire.dynamodb(target, body)
             check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
             if answer.status != 200:
                 _check(answer, path)
                 raise dynamodb_refusal(
-                    answer.body, answer.status, path=path, decode=decode_item, host=answer.host
+                    answer.body,
+                    answer.status,
+                    path=path,
+                    codes=codes,
+                    decode=decode_item,
+                    host=answer.host,
                 )
         return answer
+
+
+def _consumed(body: bytes) -> float:
+    """The consumed capacity units in an answer, of all tables; 0 if it has none."""
+    try:
+        found = json.loads(body).get("ConsumedCapacity", ())
+        tables = [found] if isinstance(found, dict) else found
+        return sum(float(each["CapacityUnits"]) for each in tables)
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return 0.0  # a damaged answer is an error where it is decoded
 
 
 def _start(cursor: str | None) -> Key | None:

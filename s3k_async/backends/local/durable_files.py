@@ -10,10 +10,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Final, NamedTuple
 
 from s3k_async._core.file_modes import directory_mode, inherited, make_directories
 from s3k_async._core.os_errors import os_errors, sync_directory
@@ -31,42 +29,14 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 
-__all__ = ["FileWrite", "LocalFiles", "sync_file", "write_fully"]
+__all__ = ["STAMP_BYTES", "LocalFiles", "not_for_long", "stamp", "sync_file", "write_fully"]
 
 _LOCK = "lock"
 _ABANDONED_MS = 24 * 3600 * 1000
 _SYNCED_MOST = 10_000
-_STAMP_BYTES = 4
+STAMP_BYTES = 4
+"""Random bytes of a file's modification time."""
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-
-class FileWrite(NamedTuple):
-    """A file of `LocalFiles.write_many`. `if_absent`: only if the key has none."""
-
-    key: str
-    data: Buffer
-    if_absent: bool
-
-
-_UNKNOWN: Final = S3kError("not published")
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A file of a batch in the private directory."""
-
-    write: FileWrite
-    name: str
-    file: int = -1
-    is_there: bool = False
-    outcome: BlobInfo | S3kError = _UNKNOWN
-    """Its description once its content is durable, unless something failed after that."""
-
-    def close(self) -> None:
-        """Close its descriptor."""
-        if self.file >= 0:
-            file, self.file = self.file, -1
-            os.close(file)
 
 
 class LocalFiles:
@@ -96,14 +66,17 @@ class LocalFiles:
     @contextmanager
     def opened_private(self) -> Iterator[int]:
         """A descriptor of the directory for unpublished files, created if it is missing."""
-        with self.opened_root() as root:
-            with suppress(FileExistsError):
-                self._mkdir(PRIVATE, root, root)
-            with opened_directory(PRIVATE, root) as private:
-                if not self._cleaned:
-                    self._cleaned = True
-                    self._clean(private)
-                yield private
+        with self.opened_root() as root, ExitStack() as stack:
+            try:
+                private = stack.enter_context(opened_directory(PRIVATE, root))
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    self._mkdir(PRIVATE, root, root)
+                private = stack.enter_context(opened_directory(PRIVATE, root))
+            if not self._cleaned:
+                self._cleaned = True
+                self._clean(private)
+            yield private
 
     @contextmanager
     def opened_parent(self, key: str) -> Iterator[tuple[int, str]]:
@@ -169,95 +142,16 @@ class LocalFiles:
                     os.unlink(temporary, dir_fd=private)
         return blob_info(key, facts)
 
-    def write_many(
-        self,
-        writes: Sequence[FileWrite],
-        sync_each: Callable[[Sequence[int]], Sequence[OSError | None]],
-    ) -> list[BlobInfo | S3kError]:
-        """As `write`, for several small files, whose directories are synced once. Returns the
-        outcome of each. `sync_each` syncs open files, and returns their errors."""
-        batch = self._runtime.uuid()
-        drafts = [_Draft(write, f"{batch}.{number}") for number, write in enumerate(writes)]
-        entropy = self._runtime.entropy(_STAMP_BYTES * len(drafts))
-        with self.opened_private() as private:
-            try:
-                for number, draft in enumerate(drafts):
-                    with self._noting(draft):
-                        draft.file = self.create(draft.name, private)
-                        draft.is_there = True
-                        write_fully(draft.file, draft.write.data)
-                        self._stamp(draft.file, entropy[_STAMP_BYTES * number :])
-                self._sync_drafts(drafts, sync_each)
-                self._publish_drafts(drafts, private)
-            finally:
-                for draft in drafts:
-                    draft.close()
-                    if draft.is_there:
-                        with suppress(FileNotFoundError):
-                            os.unlink(draft.name, dir_fd=private)
-        return [draft.outcome for draft in drafts]
+    def file_mode(self, private: int) -> int:
+        """The mode of a new file: that of the root, the parent of the private directory."""
+        return inherited(os.stat("..", dir_fd=private))[0]
 
-    @contextmanager
-    def _noting(self, draft: _Draft) -> Iterator[None]:
-        """Context whose error is the outcome of the draft."""
-        try:
-            with os_errors(os.path.join(self.root, draft.write.key)):
-                yield
-        except S3kError as error:
-            draft.outcome = error
-
-    def _sync_drafts(
-        self,
-        drafts: Iterable[_Draft],
-        sync_each: Callable[[Sequence[int]], Sequence[OSError | None]],
-    ) -> None:
-        written = [draft for draft in drafts if draft.outcome is _UNKNOWN]
-        errors = sync_each([draft.file for draft in written])
-        for draft, error in zip(written, errors, strict=True):
-            with self._noting(draft):
-                if error is not None:
-                    raise error
-                draft.outcome = blob_info(draft.write.key, os.fstat(draft.file))
-            draft.close()
-
-    def _publish_drafts(self, drafts: Sequence[_Draft], private: int) -> None:
-        """Give the synced drafts their names, and sync each directory once."""
-        parents: dict[str, tuple[int, list[_Draft]]] = {}
-        touched = []
-        with ExitStack() as stack:
-            if not all(draft.write.if_absent for draft in drafts):
-                stack.enter_context(self._locked(private, fcntl.LOCK_SH))
-            for draft in drafts:
-                if not isinstance(draft.outcome, BlobInfo):
-                    continue
-                key = draft.write.key
-                directory, _, name = key.rpartition("/")
-                with self._noting(draft):
-                    if directory not in parents:
-                        with self._made_parent(key) as (opened, _):
-                            parent = os.dup(opened)
-                        stack.callback(os.close, parent)
-                        parents[directory] = parent, []
-                        touched.append(parents[directory])
-                    parent, files = parents[directory]
-                    if draft.write.if_absent:
-                        self._link(private, draft.name, parent, name, key)
-                    else:
-                        self._rename(private, draft.name, parent, name, key)
-                        draft.is_there = False
-                    files.append(draft)
-                    if directory not in self._synced:  # directories have been removed
-                        parents.clear()
-            for parent, files in touched:
-                if error := sync_file(parent):
-                    for draft in files:
-                        draft.outcome = _not_for_long(draft.write.key, error)
-
-    def create(self, name: str, private: int) -> int:
-        """A descriptor for writing a new file of the private directory. Raises FileExistsError."""
+    def create(self, name: str, private: int, mode: int | None = None) -> int:
+        """A descriptor for writing a new file of the private directory, with `file_mode`. Raises
+        FileExistsError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=private)
-        mode = inherited(os.stat("..", dir_fd=private))[0]  # of the root
+        mode = self.file_mode(private) if mode is None else mode
         if mode != 0o600:
             os.fchmod(descriptor, mode)
         return descriptor
@@ -287,7 +181,7 @@ class LocalFiles:
         """Remove the files of the keys durably; returns the failures."""
         failures: dict[str, S3kError] = {}
         touched: set[str] = set()
-        with self.opened_private() as private, self._locked(private, fcntl.LOCK_SH):
+        with self.opened_private() as private, self.locked(private, fcntl.LOCK_SH):
             for key in keys:
                 try:
                     with os_errors(key):
@@ -316,15 +210,16 @@ class LocalFiles:
                 raise
 
     @contextmanager
-    def _locked(self, private: int, operation: int) -> Iterator[None]:
+    def locked(self, private: int, operation: int) -> Iterator[None]:
         """Shared while a file is replaced or removed, exclusive from the check of an etag to the
         replacement."""
-        with self._lock_file(private) as lock:
+        with self.lock_file(private) as lock:
             fcntl.flock(lock, operation)
             yield
 
     @contextmanager
-    def _lock_file(self, private: int) -> Iterator[int]:
+    def lock_file(self, private: int) -> Iterator[int]:
+        """A descriptor of the lock of replacements."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             lock = os.open(_LOCK, flags, dir_fd=private)
@@ -341,7 +236,7 @@ class LocalFiles:
         """The time by the clock of the file system, which sets the files' times; by that of this
         machine where nothing can be written. Epoch milliseconds."""
         try:
-            with self.opened_private() as private, self._lock_file(private) as lock:
+            with self.opened_private() as private, self.lock_file(private) as lock:
                 return self._runtime.file_ms(lock)
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
@@ -395,18 +290,10 @@ class LocalFiles:
         return True
 
     def _sealed(self, descriptor: int) -> os.stat_result:
-        self._stamp(descriptor, self._runtime.entropy(_STAMP_BYTES))
+        moment = self._runtime.file_ms(descriptor)
+        stamp(descriptor, moment, self._runtime.entropy(STAMP_BYTES))
         os.fsync(descriptor)
         return os.fstat(descriptor)
-
-    def _stamp(self, descriptor: int, entropy: bytes) -> None:
-        # A random part below the clock's resolution distinguishes two files of one size and one
-        # moment.
-        moment = (
-            self._runtime.file_ms(descriptor) * 1_000_000
-            + int.from_bytes(entropy[:_STAMP_BYTES], "big") % 1_000_000
-        )
-        os.utime(descriptor, ns=(moment, moment))
 
     def _publish(
         self,
@@ -417,21 +304,22 @@ class LocalFiles:
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> None:
-        with self._made_parent(key) as (parent, name):
+        with self.made_parent(key) as (parent, name):
             if if_absent:
-                self._link(private, temporary, parent, name, key)
+                self.link(private, temporary, parent, name, key)
             else:
-                with self._locked(private, fcntl.LOCK_SH if if_match is None else fcntl.LOCK_EX):
+                with self.locked(private, fcntl.LOCK_SH if if_match is None else fcntl.LOCK_EX):
                     facts = None if if_match is None else self.facts(key)
                     if if_match is not None and (
                         facts is None or blob_info(key, facts).etag != if_match
                     ):
                         raise BlobChangedError("the blob is not the expected one", path=key)
-                    self._rename(private, temporary, parent, name, key)
+                    self.rename(private, temporary, parent, name, key)
             if error := sync_file(parent):
-                raise _not_for_long(key, error)
+                raise not_for_long(key, error)
 
-    def _link(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
+    def link(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
+        """Publish a file of the private directory as the key's. Raises BlobExistsError."""
         try:
             os.link(temporary, name, src_dir_fd=private, dst_dir_fd=parent, follow_symlinks=False)
         except FileExistsError as error:
@@ -440,7 +328,8 @@ class LocalFiles:
             self._prune(parent, name, key)
             os.link(temporary, name, src_dir_fd=private, dst_dir_fd=parent, follow_symlinks=False)
 
-    def _rename(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
+    def rename(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
+        """Publish a file of the private directory as the key's, in the place of its file."""
         try:
             os.rename(temporary, name, src_dir_fd=private, dst_dir_fd=parent)
         except IsADirectoryError:
@@ -459,7 +348,7 @@ class LocalFiles:
         self._synced.clear()
 
     @contextmanager
-    def _made_parent(self, key: str) -> Iterator[tuple[int, str]]:
+    def made_parent(self, key: str) -> Iterator[tuple[int, str]]:
         """As `opened_parent`, with missing directories created, durable before the first file in
         them."""
         *directories, name = key.split("/")
@@ -480,6 +369,10 @@ class LocalFiles:
                 self._synced.clear()
             self._synced.add(path)
             yield parent, name
+
+    def is_synced(self, directory: str) -> bool:
+        """Whether a directory below the root was there, durably, when it was last used."""
+        return directory in self._synced
 
     def unpublished(self) -> list[tuple[str, int]]:
         """The unpublished files of running and crashed writers: name and time of the last write,
@@ -527,6 +420,13 @@ def write_fully(descriptor: int, data: Buffer, offset: int = 0) -> None:
         offset += written
 
 
+def stamp(descriptor: int, moment_ms: int, entropy: bytes) -> None:
+    """Set the times of a file to a moment, and their part below a millisecond to STAMP_BYTES random
+    bytes: below the clock's resolution, this distinguishes two files of one size."""
+    moment = moment_ms * 1_000_000 + int.from_bytes(entropy[:STAMP_BYTES], "big") % 1_000_000
+    os.utime(descriptor, ns=(moment, moment))
+
+
 def sync_file(descriptor: int) -> OSError | None:
     """Sync an open file or directory; returns the error instead of raising it."""
     try:
@@ -536,7 +436,8 @@ def sync_file(descriptor: int) -> OSError | None:
     return None
 
 
-def _not_for_long(key: str, error: OSError) -> ResponseLostError:
+def not_for_long(key: str, error: OSError) -> ResponseLostError:
+    """The outcome of a file whose directory could not be synced."""
     lost = ResponseLostError("the blob is in place, perhaps not for long", path=key)
     lost.__cause__ = error
     return lost

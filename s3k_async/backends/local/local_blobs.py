@@ -9,19 +9,23 @@ import os
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from anyio.lowlevel import RunVar
+
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
-from s3k_async.backends.local.durable_files import FileWrite, LocalFiles, sync_file, write_fully
+from s3k_async.backends.batch_queue import BatchQueue, Steps, rounds_of
+from s3k_async.backends.local.durable_files import LocalFiles, write_fully
 from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
+from s3k_async.backends.local.write_batch import FileWrite, WriteBatch
 from s3k_async.backends.ports.blob_keys import (
     check_copied_part,
     check_key,
@@ -40,11 +44,9 @@ from s3k_async.backends.ports.blobs import (
     DeleteFailure,
     Unfinished,
 )
-from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import (
     CorruptDataError,
     InvalidPathError,
-    S3kError,
     ServiceError,
     UnsupportedError,
     VolumeNotFoundError,
@@ -62,7 +64,9 @@ SMALL = 1 << 20
 _BATCH = 64
 """Small files that are written together, each with an open descriptor and one of its directory."""
 _SYNCS = 8
-"""Files of a batch that are synced at the same time."""
+"""Threads that sync files and directories."""
+_RANK = 0
+"""Of batches; that of tables is 1, since calls write to them later."""
 _SHORT = 64 * 1024
 """Bytes that are read on the event loop."""
 _CHUNK = 1 << 30
@@ -264,15 +268,15 @@ class LocalBlobs:
     async def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None and writer.process == os.getpid():
-            await self._threads.run(writer.close)
+            await writer.close()
 
     async def _write_together(self, write: FileWrite) -> BlobInfo:
         """Write a file with others that wait at the same time. It is written to the end even if the
         awaiting task is cancelled."""
         writer = self._writer
         if writer is None or writer.process != os.getpid():
-            self._writer = writer = _Writer(self.files)
-        future = writer.queue.submit(write)
+            self._writer = writer = _Writer(self.files, self._threads, self._runtime)
+        future = writer.queue().submit(write)
         return await to_the_end(partial(_result_of, future))
 
     async def run(self, path: str, call: Callable[[], T], *, is_short: bool = False) -> T:
@@ -297,30 +301,43 @@ class LocalBlobs:
 class _Writer:
     """What writes small files in one process: those that wait at the same time are a batch."""
 
-    def __init__(self, files: LocalFiles) -> None:
+    def __init__(self, files: LocalFiles, threads: Threads, runtime: Runtime) -> None:
         self.process = os.getpid()
-        self.queue: WriteQueue[FileWrite, BlobInfo] = WriteQueue(
-            self._commit, most=_BATCH, name="s3k-file-writer"
-        )
         self._files = files
-        self._syncs = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
+        self._threads = threads
+        self._runtime = runtime
+        self._executor = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
+        self._queue: RunVar[BatchQueue[FileWrite, BlobInfo] | None] = RunVar("queue")
 
-    def close(self) -> None:
+    def queue(self) -> BatchQueue[FileWrite, BlobInfo]:
+        """The queue of the running event loop."""
+        queue = self._queue.get(None)
+        if queue is None:
+            queue = BatchQueue(
+                self._steps,
+                self._threads,
+                self._executor,
+                rounds_of(self._files.root),
+                rank=_RANK,
+                most=_BATCH,
+            )
+            self._queue.set(queue)
+        return queue
+
+    async def close(self) -> None:
         """Write what waits, and end the threads."""
-        self.queue.close()
-        self._syncs.shutdown()
+        queue = self._queue.get(None)
+        if queue is not None:
+            await queue.drained()
+            self._queue.set(None)
+        await self._threads.run(self._executor.shutdown)
 
-    def _commit(self, batch: Sequence[FileWrite]) -> list[BlobInfo | S3kError]:
-        with os_errors(self._files.root):
-            return self._files.write_many(batch, self._sync_each)
-
-    def _sync_each(self, files: Sequence[int]) -> list[OSError | None]:
-        """Sync files, several at a time: the file system can combine these."""
-        return list((map if len(files) == 1 else self._syncs.map)(sync_file, files))
+    def _steps(self, batch: Sequence[FileWrite]) -> Steps[BlobInfo]:
+        return WriteBatch(self._files, self._runtime, batch).steps()
 
 
-async def _result_of(future: Future[T]) -> T:
-    return await asyncio.wrap_future(future)
+async def _result_of(future: asyncio.Future[T]) -> T:
+    return await future
 
 
 class _Piece(NamedTuple):

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
+from s3k_async._core.capacity_limit import current_capacity_limit
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.observation import ObservedRequest, Observer
@@ -207,7 +208,9 @@ class Request:
         if not again:
             sender.account.earn()
         self._attempts += 1
+        paused = await self._await_capacity()
         self._epoch, waited = await sender.limit.acquire(at_once=_AT_ONCE.get())
+        waited += paused
         try:
             if sender.fence is not None and sender.fence.due():
                 await sender.fence.look()
@@ -247,6 +250,15 @@ class Request:
             self._sender.limit.release(self._epoch, error, throttled=self.throttled)
             if self._observed is not None:
                 self._end_observation(self._observed, error)
+
+    async def _await_capacity(self) -> float:
+        """Wait for capacity units, if the run has a limit of them; the seconds waited."""
+        limit = current_capacity_limit()
+        if limit is None or self._sender.meter.part != "table" or _AT_ONCE.get():
+            return 0.0
+        began = self._sender.runtime.monotonic()
+        await limit.turn(self._operation)
+        return self._sender.runtime.monotonic() - began
 
     def receive(self, size: int) -> None:
         """Count `size` bytes of content in the answer to this attempt."""

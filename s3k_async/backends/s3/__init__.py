@@ -22,6 +22,7 @@ class S3Bucket(BlobLocation):
     prefix: str = ""
     aws: AwsConfig = field(default_factory=AwsConfig)
 
+    uses_aws: ClassVar[bool] = True
     scheme: ClassVar[str] = "s3"
     form: ClassVar[str] = "s3://BUCKET/PREFIX"
     capabilities: ClassVar[BlobCapabilities] = BlobCapabilities(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote, unquote_plus, urlencode
 
 import anyio
@@ -41,6 +41,7 @@ from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
     BlobNotFoundError,
+    ConfigError,
     InvalidPathError,
     PartialFailureError,
     PermissionDeniedError,
@@ -105,6 +106,11 @@ BY_GET: Codes = {
     **dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end")),
     **BY_COPY,
 }
+_KEY_DENIED: Final = (
+    "the service denies access: customer_key is another one than that of the object, or the "
+    "credentials lack the permission"
+)
+_WITH_KEY: Codes = dict.fromkeys(("403", "AccessDenied"), (ConfigError, _KEY_DENIED))
 _BY_PART: Codes = {
     "404": (BlobNotFoundError, "no blob has this key"),
     **dict.fromkeys(
@@ -159,6 +165,11 @@ class S3Blobs:
         """Of stored objects, as the value of `x-amz-tagging`; None: a copy has those of its
         source."""
         self.aws = AwsClient("s3", service, session)
+        of_key = _WITH_KEY if service.customer_key else {}
+        self._by_get: Codes = {**BY_GET, **of_key}
+        self._by_head: Codes = {**BY_HEAD, **of_key}
+        if service.customer_key:
+            self.composes = False  # not every service copies parts that are encrypted so
 
     def __repr__(self) -> str:
         return f"S3Blobs({self._root!r}, {self.aws!r})"
@@ -300,7 +311,7 @@ class S3Blobs:
         if if_match is not None and self.conditional_reads:
             request["IfMatch"] = f'"{if_match}"'
         client = await self.client()
-        with map_exceptions(self._uri(full), codes=BY_GET):
+        with map_exceptions(self._uri(full), codes=self._by_get):
             from s3k_async.backends.aws.bounded_response import read_body
 
             with in_time():
@@ -336,12 +347,16 @@ class S3Blobs:
     async def _head_object(self, full: str) -> tuple[int, str, int]:
         """Bytes, entity tag and time (epoch milliseconds) of an object. Raises AbsentError."""
         client = await self.client()
-        with map_exceptions(self._uri(full), codes=BY_HEAD):
+        with map_exceptions(self._uri(full), codes=self._by_head):
             answer = await client.head_object(Bucket=self.bucket, Key=full)
             return answer["ContentLength"], _etag(answer), _ms(answer)
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return isinstance(source, S3Blobs) and self.aws.shares_account_with(source.aws)
+        return (
+            isinstance(source, S3Blobs)
+            and self.aws.shares_account_with(source.aws)
+            and self.aws.config.customer_key == source.aws.config.customer_key
+        )
 
     async def copy(
         self,
@@ -620,10 +635,8 @@ class S3Blobs:
         return True
 
     async def exists(self) -> bool:
-        client = await self.client()
         try:
-            with map_exceptions(self.bucket, codes=BY_HEAD):
-                await client.head_bucket(Bucket=self.bucket)
+            await self._head_bucket()
         except (AbsentError, VolumeNotFoundError):
             return False
         return True
@@ -684,11 +697,18 @@ class S3Blobs:
     async def abort_upload(self, upload: Unfinished) -> None:
         await self._resumed(self._prefix + upload.key, upload.id).abort()
 
-    async def now_ms(self) -> int:
+    async def _head_bucket(self) -> str:
+        """The time of the service, as in its header. Raises AbsentError, VolumeNotFoundError."""
         client = await self.client()
-        with map_exceptions(self.bucket):
+        with map_exceptions(self.bucket, codes=BY_HEAD):
             answer = await client.head_bucket(Bucket=self.bucket)
-            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+            return answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+
+    async def now_ms(self) -> int:
+        try:
+            date = await self._head_bucket()
+        except AbsentError as error:
+            raise VolumeNotFoundError("no such bucket", path=self.bucket) from error
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:

@@ -23,7 +23,7 @@ from s3k_async import _native
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.direct_http import Bounds
-from s3k_async.backends.aws.encryption import REQUESTER_PAYS, storage_headers
+from s3k_async.backends.aws.encryption import REQUESTER_PAYS, customer_key_headers, storage_headers
 from s3k_async.backends.aws.error_mapping import Codes, map_exceptions, service_error
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
@@ -31,7 +31,6 @@ from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.backends.ports.presigning import PresignedMethod
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
-    BY_GET,
     BY_HEAD,
     DOCUMENT,
     IF_ABSENT,
@@ -227,7 +226,7 @@ class WireBlobs(S3Blobs):
         if if_match is not None and self.conditional_reads:
             headers.append(("If-Match", f'"{if_match}"'))
         return await self._send(
-            "GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds
+            "GetObject", "GET", full, headers=headers, codes=self._by_get, bounds=bounds
         )
 
     def _require_range(
@@ -248,11 +247,16 @@ class WireBlobs(S3Blobs):
 
     @_else_by_reference
     async def _head_object(self, full: str) -> tuple[int, str, int]:
-        answer = await self._send("HeadObject", "HEAD", full, codes=BY_HEAD)
+        answer = await self._send("HeadObject", "HEAD", full, codes=self._by_head)
         size = answer.headers.get("Content-Length")
         if size is None:
             raise self._cut(full)
         return int(size), _etag(answer), _modified_ms(answer)
+
+    @_else_by_reference
+    async def _head_bucket(self) -> str:
+        answer = await self._send("HeadBucket", "HEAD", "", path=self.bucket, codes=BY_HEAD)
+        return answer.headers.get("Date", "")
 
     @_else_by_reference
     async def _copy_object(
@@ -348,6 +352,7 @@ class WireBlobs(S3Blobs):
         if self._service.requester_pays:
             given.append(REQUESTER_PAYS)
         target = self._target or await self._find()
+        given += customer_key_headers(self._service, operation)  # checked with the client
         # Larger bodies are hashed in a thread, without the interpreter lock, while the loop sends
         # others.
         digest = (
@@ -373,6 +378,12 @@ class WireBlobs(S3Blobs):
     async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
         """As `Presigner.presign`."""
         full = self.full_key(key)
+        if self._service.customer_key:
+            raise UnsupportedError(
+                "no URL can be signed for an object that is encrypted with a customer key, which "
+                "the reader would have to send",
+                path=self._uri(full),
+            )
         with map_exceptions(self._uri(full)), suppress(_ElsewhereError):
             if not self._by_reference:
                 target = self._target or await self._find()

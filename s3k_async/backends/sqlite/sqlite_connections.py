@@ -130,6 +130,10 @@ class Connections:
     def __init__(self, path: str) -> None:
         self._path = path
         self._free: list[tuple[tuple[int, int], sqlite3.Connection]] = []
+        self._prompt: list[tuple[tuple[int, int], sqlite3.Connection]] = []
+        """Those that wait for no lock, for `ready`."""
+        self._wanted = 0
+        """How many more of those `ready` has needed."""
         self._closed = False
         self._lock = threading.Lock()
         self._gate = _gate()
@@ -147,8 +151,7 @@ class Connections:
             except BaseException:
                 self._discard(connection)
                 raise
-            with self._lock:
-                self._free.append((identity, connection))
+            self._give_back(identity, connection)
             if self._closed:
                 self.close_free()
 
@@ -156,26 +159,25 @@ class Connections:
     def ready(self) -> Iterator[sqlite3.Connection]:
         """As `borrowed`, but opens no connection and waits for no lock: raises NotReadyError where
         that would be needed, and for errors of SQLite."""
-        with self.guarded():
+        with self._gate.passed():
             identity = self._identity()
             with self._lock:
-                opened, connection = self._free.pop() if self._free else (identity, None)
+                opened, connection = self._prompt.pop() if self._prompt else (identity, None)
+                self._wanted += connection is None
             if connection is None:
                 raise NotReadyError
             if opened != identity:
                 self._discard(connection)
                 raise NotReadyError
             try:
-                connection.execute("PRAGMA busy_timeout=0")
                 yield connection
-                connection.execute(f"PRAGMA busy_timeout={1000 * BUSY_TIMEOUT:.0f}")
             except BaseException as error:
                 self._discard(connection)
                 if isinstance(error, sqlite3.Error):
                     raise NotReadyError from error
                 raise
             with self._lock:
-                self._free.append((identity, connection))
+                self._prompt.append((identity, connection))
             if self._closed:
                 self.close_free()
 
@@ -194,9 +196,18 @@ class Connections:
     def close_free(self) -> None:
         """Close the free connections. The caller is inside the gate, or holds it closed."""
         with self._lock:
-            free, self._free = self._free, []
+            free, self._free, self._prompt = [*self._free, *self._prompt], [], []
         for _, connection in free:
             self._discard(connection)
+
+    def _give_back(self, identity: tuple[int, int], connection: sqlite3.Connection) -> None:
+        with self._lock:
+            is_wanted = self._wanted > 0
+            self._wanted = 0
+        if is_wanted:
+            connection.execute("PRAGMA busy_timeout=0")
+        with self._lock:
+            (self._prompt if is_wanted else self._free).append((identity, connection))
 
     def _identity(self) -> tuple[int, int]:
         """Identity of the file at the path: a connection must not serve a dropped or replaced

@@ -11,20 +11,24 @@ A damaged row is served as an item, so that readers can find, name and remove it
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import TypeAlias, TypeVar
+
+from anyio.lowlevel import RunVar
 
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import Threads
 from s3k_async.backends.ballast import Ballast
+from s3k_async.backends.batch_queue import BatchQueue, Steps, rounds_of
 from s3k_async.backends.ports.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
@@ -71,7 +75,6 @@ from s3k_async.backends.sqlite.sqlite_rows import (
     key_from,
     row_of,
 )
-from s3k_async.backends.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
 from s3k_async.storage_space import StorageSpace
 
@@ -96,6 +99,8 @@ _PAGES_A_COMMIT = 256
 _PAGES_REWRITTEN = 16_384
 """Used pages (64 MiB) up to which a database is rewritten: other writers may wait meanwhile, less
 than their timeout."""
+_RANK = 1
+"""Of batches; that of files is 0, since calls write them before."""
 _SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm", BALLAST)
@@ -137,6 +142,10 @@ class SqliteItems:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         def found(connection: sqlite3.Connection) -> dict[Key, Item]:
+            if len(keys) <= MAX_BATCH:
+                at_once = _select_at_once(connection, keys)
+                if at_once is not None:
+                    return at_once
             items: dict[Key, Item] = {}
             connection.execute("BEGIN")  # the first query takes the snapshot
             for start in range(0, len(keys), MAX_BATCH):
@@ -215,6 +224,7 @@ class SqliteItems:
     async def close(self) -> None:
         state, self._state = self._state, None
         if state is not None and state.process == os.getpid():
+            await state.drained()
             await self._threads.run(state.close)
 
     async def space(self) -> StorageSpace:
@@ -251,7 +261,7 @@ class SqliteItems:
     def _opened(self) -> _State:
         state = self._state
         if state is None or state.process != os.getpid():
-            self._state = state = _State(self._path)
+            self._state = state = _State(self._path, self._threads)
         return state
 
     async def _read(self, select: Callable[[sqlite3.Connection], T]) -> T:
@@ -277,7 +287,7 @@ class SqliteItems:
             return await self._read(select)
 
     async def _apply(self, write: _Write) -> None:
-        await asyncio.wrap_future(self._opened().writes.submit(write))
+        await self._opened().writes().submit(write)
 
     def _create(self) -> bool:
         while True:
@@ -349,25 +359,67 @@ class SqliteItems:
 class _State:
     """State of one process: connections and the writer thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, threads: Threads) -> None:
         self.process = os.getpid()
         self.connections = Connections(path)
-        self.writes: WriteQueue[_Write, None] = WriteQueue(self._commit)
         self._path = path
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(1, "s3k-writer")
+        self._writes: RunVar[BatchQueue[_Write, None] | None] = RunVar("writes")
+
+    def writes(self) -> BatchQueue[_Write, None]:
+        """The queue of the running event loop."""
+        queue = self._writes.get(None)
+        if queue is None:
+            rounds = rounds_of(os.path.dirname(self._path))
+            queue = BatchQueue(self._steps, self._threads, self._executor, rounds, rank=_RANK)
+            self._writes.set(queue)
+        return queue
+
+    async def drained(self) -> None:
+        """Wait until what waits is written."""
+        queue = self._writes.get(None)
+        if queue is not None:
+            await queue.drained()
+            self._writes.set(None)
 
     def close(self) -> None:
-        self.writes.close()
+        """End the thread, and close the connections."""
+        self._executor.shutdown()
         self.connections.close()
 
-    def _commit(self, batch: Sequence[_Write]) -> list[S3kError | None]:
+    def _steps(self, batch: Sequence[_Write]) -> Steps[None]:
+        """One transaction. Its statements run on the event loop, but not its commit; all of it in a
+        thread where they would wait, as for another process, and where one has failed."""
+        try:
+            with ExitStack() as stack:
+                connection = stack.enter_context(self.connections.ready())
+                connection.execute("BEGIN IMMEDIATE")
+                refusals = [write(connection) for write in batch]
+                begun = stack.pop_all()
+        except NotReadyError:
+            (refusals,) = yield [partial(self._apply, batch)]
+        else:
+            # The fork gate is passed until the commit has ended, which needs no event loop.
+            yield [partial(self._commit_begun, connection, begun)]
+        return refusals
+
+    def _apply(self, batch: Sequence[_Write]) -> list[S3kError | None]:
         with self.connections.borrowed() as connection:
             connection.execute("BEGIN IMMEDIATE")
             refusals = [write(connection) for write in batch]
-            with sqlite_errors(self._path, committing=True):
-                connection.execute("COMMIT")
-            with suppress(sqlite3.Error):  # the writes are durable; the next commit tries again
-                _shrink(connection)
+            self._commit(connection)
             return refusals
+
+    def _commit_begun(self, connection: sqlite3.Connection, begun: ExitStack) -> None:
+        with begun:
+            self._commit(connection)
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        with sqlite_errors(self._path, committing=True):
+            connection.execute("COMMIT")
+        with suppress(sqlite3.Error):  # the writes are durable; the next commit tries again
+            _shrink(connection)
 
 
 def _shrink(connection: sqlite3.Connection) -> None:
@@ -397,21 +449,28 @@ def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None
     return found_of(fetch(connection, f"{_SELECT} WHERE {where}", values))
 
 
-def _select_each(
-    connection: sqlite3.Connection, keys: Sequence[Key]
-) -> dict[Key, dict[str, Value]]:
-    """The items with those of the keys that exist, by one statement unless one is damaged."""
+def _select_each(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item]:
+    """The items with those of the keys that exist."""
+    found = _select_at_once(connection, keys)
+    if found is not None:
+        return found
+    each = {key: _select(connection, key) for key in keys}
+    return {key: item for key, item in each.items() if item is not None}
+
+
+def _select_at_once(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item] | None:
+    """As `_select_each`, by one statement, which is a snapshot of its own; None for damage: a key
+    has several rows, or one with another key."""
+    if not keys:
+        return {}
     places = [_at(key) for key in keys]
     rows = fetch(
         connection,
         " UNION ALL ".join(f"{_SELECT} WHERE {where}" for where, _ in places),
         [value for _, values in places for value in values],
     )
-    items = dict(zip(map(key_from, rows), items_of(rows), strict=True))
-    if len(items) == len(rows) and items.keys() <= set(keys):
-        return items
-    each = {key: _select(connection, key) for key in keys}  # several rows of a key are damage
-    return {key: item for key, item in each.items() if item is not None}
+    items: dict[Key, Item] = dict(zip(map(key_from, rows), items_of(rows), strict=True))
+    return items if len(items) == len(rows) and items.keys() <= set(keys) else None
 
 
 def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:

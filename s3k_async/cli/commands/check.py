@@ -13,7 +13,7 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async.alerts.alert import Alert, AlertSource
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
-from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
@@ -21,10 +21,12 @@ from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.facts import PROBLEMS, Finding
+from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.integrity.verify import GRACE_SECONDS, Tell, VerifyReport
 from s3k_async.model import ROOT
 from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes.table_capacity import limited_capacity
 
 __all__ = [
     "finding_fields",
@@ -118,6 +120,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @click.command(cls=VolumeCommand)
 @_options("reported")
 @click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
+@capacity_options("read")
 @click.pass_obj
 def verify(
     invocation: Invocation,
@@ -126,6 +129,7 @@ def verify(
     grace: float,
     resume: str | None,
     deep: bool,
+    read_units: float | None,
 ) -> None:
     """Check table, log and data, and list findings; read-only.
 
@@ -138,7 +142,12 @@ def verify(
             volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell
         )
 
-    _run(invocation, arguments, path, _Check("fsck verify", work, verify_alerts, print_report))
+    _run(
+        invocation,
+        arguments,
+        path,
+        _Check("fsck verify", work, verify_alerts, print_report, last_verification, read_units),
+    )
 
 
 def print_report(invocation: Invocation, report: VerifyReport) -> None:
@@ -162,6 +171,7 @@ def print_report(invocation: Invocation, report: VerifyReport) -> None:
 )
 @click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
 @click.option("--audit", metavar="FILE", help="Also append the audit trail to a local file.")
+@capacity_options("read", "write")
 @click.pass_obj
 def repair(
     invocation: Invocation,
@@ -172,6 +182,8 @@ def repair(
     deep: bool,
     yes: bool,
     audit: str | None,
+    read_units: float | None,
+    write_units: float | None,
 ) -> None:
     """Repair the findings of verify that can be repaired automatically. A dry run without --yes.
 
@@ -192,7 +204,10 @@ def repair(
             progress=tell,
         )
 
-    _run(invocation, arguments, path, _Check("fsck repair", work, repair_alerts, print_repair))
+    check = _Check(
+        "fsck repair", work, repair_alerts, print_repair, last_repair, read_units, write_units
+    )
+    _run(invocation, arguments, path, check)
 
 
 def print_repair(invocation: Invocation, report: RepairReport) -> None:
@@ -226,6 +241,9 @@ class _Check(Generic[T]):
     work: Callable[[Volume, str, Tell | None], Awaitable[T]]
     alerts: Callable[[AlertSource, T], list[Alert]]
     show: Callable[[Invocation, T], None]
+    record: Callable[[T, int], LastRun | None]
+    read_units: float | None = None
+    write_units: float | None = None
 
 
 def _run(
@@ -245,10 +263,19 @@ def _run(
         try:
             if await volume.store.get(top) is None:
                 raise PathNotFoundError("no such file or directory", path=top)
-            with volume.freeing_space(), invocation.meter("fsck") as meter:
-                return await check.work(volume, top, meter.part())
+            async with limited_capacity(
+                volume, read_units=check.read_units, write_units=check.write_units
+            ):
+                return await run(volume)
         finally:
             await volume.close()
+
+    async def run(volume: Volume) -> T:
+        with volume.freeing_space(), invocation.meter("fsck") as meter:
+            report = await check.work(volume, top, meter.part())
+            if top == ROOT:
+                await record_run(volume, check.record(report, volume.store.runtime.now_ms()))
+            return report
 
     with CommandAlerts(invocation, config, check.operation) as alerts:
         report = anyio.run(main)

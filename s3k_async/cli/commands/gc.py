@@ -13,7 +13,7 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
-from s3k_async.cli.command import Amount, VolumeCommand, grace_option
+from s3k_async.cli.command import Amount, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Invocation
@@ -25,8 +25,10 @@ from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
+from s3k_async.integrity.last_runs import last_collection, record_run
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes.table_capacity import limited_capacity
 
 __all__ = ["gc", "print_collection", "sweeping"]
 
@@ -45,6 +47,8 @@ class _Asked:
     audit: str | None
     no_trash: bool
     trash_retention: int | None
+    read_units: float | None
+    write_units: float | None
 
 
 def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,6 +104,7 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     "setting].",
 )
 @click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
+@capacity_options("read", "write")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
     """Delete unreferenced physical objects, abandoned reservations and unfinished uploads.
@@ -124,15 +129,21 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
     async def work() -> tuple[Marked | None, Swept | None, ChangeResult | None]:
         opened = await open_volume(config)
         try:
-            with opened.freeing_space(), invocation.meter("gc") as meter:
-                collector, reclaimed = _collector(opened, asked, meter.part()), None
-                if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
-                    reclaimed = await collector.reclaim(
-                        asked.trash_retention, dry_run=not asked.yes
-                    )
-                return *await _collect(collector, asked), reclaimed
+            async with limited_capacity(
+                opened, read_units=asked.read_units, write_units=asked.write_units
+            ):
+                return await run(opened)
         finally:
             await opened.close()
+
+    async def run(opened: Volume) -> tuple[Marked | None, Swept | None, ChangeResult | None]:
+        with opened.freeing_space(), invocation.meter("gc") as meter:
+            collector, reclaimed = _collector(opened, asked, meter.part()), None
+            if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
+                reclaimed = await collector.reclaim(asked.trash_retention, dry_run=not asked.yes)
+            marked, swept = await _collect(collector, asked)
+            await record_run(opened, last_collection(swept, SYSTEM.now_ms()))
+            return marked, swept, reclaimed
 
     with CommandAlerts(invocation, config, "gc") as alerts:
         marked, swept, reclaimed = anyio.run(work)

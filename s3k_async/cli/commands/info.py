@@ -81,6 +81,10 @@ def _document(summary: VolumeSummary) -> dict[str, Any]:
         "trash_retention": record.trash_retention,
         "table": table,
         **{name: _blobs(each) for name, each in summary.blobs.items()},
+        "last_runs": {
+            each.kind: {"time_ms": each.time_ms, "clean": each.clean, "counts": dict(each.counts)}
+            for each in summary.last_runs
+        },
     }
 
 
@@ -100,7 +104,10 @@ def _blobs(found: BlobSummary) -> dict[str, Any]:
 def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the lines. Parts are named once, their settings with the part's name."""
     for name, value in document.items():
-        if isinstance(value, dict):
+        if name == "last_runs":
+            for kind, run in value.items():
+                yield f"last {kind.replace('_', ' ')}", _run_text(run)
+        elif isinstance(value, dict):
             yield name, value.pop("location")
             for part, each in value.items():
                 if each not in ("", []):
@@ -108,6 +115,13 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
                     yield f"{name} {label}", _text(part, each)
         elif value not in ("", None, []):
             yield name.removesuffix("_ms").replace("_", " "), _text(name, value)
+
+
+def _run_text(run: dict[str, Any]) -> str:
+    """The end of a run, and what it found."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in run["counts"].items())
+    result = "clean" if run["clean"] else "with problems"
+    return f"{time_text(run['time_ms'])}, {result}{counts and f': {counts}'}"
 
 
 def _text(name: str, value: Any) -> str:

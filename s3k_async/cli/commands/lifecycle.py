@@ -185,7 +185,7 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     """Delete a volume and all of its data. The volume must not be in use.
 
     Asks for confirmation on a terminal; --yes is required otherwise. Only the volume's own objects
-    are deleted; the bucket remains.
+    are deleted; the bucket remains, and so does a table that it shares with other volumes.
     """
     from s3k_async.volumes import destroy_volume
 
@@ -199,6 +199,8 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     except DirectoryNotEmptyError as error:
         raise DirectoryNotEmptyError(f"{error.message} (--force)", path=where) from error
     text = f"destroyed {volume}"
+    if config.table_prefix:
+        text += f"; the table {config.table.label} was kept"
     if left:
         text += f"; {plural(left, 'object')} that are not the volume's were left in its places"
     invocation.say(text, volume=volume, table=where, left=left)

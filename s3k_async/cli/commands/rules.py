@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from s3k_async.cli.command import Amount, CommandGroup, VolumeCommand, for_each
+from s3k_async.cli.command import (
+    Amount,
+    CommandGroup,
+    VolumeCommand,
+    capacity_options,
+    for_each,
+)
 from s3k_async.cli.durations import duration_option, duration_text, time_of
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import time_text
@@ -108,21 +114,32 @@ def remove_rule(invocation: Invocation, directories: tuple[str, ...]) -> None:
 @click.option(
     "--rate", type=Amount(min_open=True), metavar="FILES", help="Maximum files changed per second."
 )
+@capacity_options("read", "write")
 @click.pass_obj
 def run_rules(
-    invocation: Invocation, volume: str | None, dry_run: bool, rate: float | None
+    invocation: Invocation,
+    volume: str | None,
+    dry_run: bool,
+    rate: float | None,
+    read_units: float | None,
+    write_units: float | None,
 ) -> None:
     """Delete the files that have expired, and make those read-only whose time has come.
 
     Any number of runs may be made at the same time. With --dry-run and --json, one JSON object per
     line for each file."""
+    from s3k_async.client import volume_of
+    from s3k_async.volumes.table_capacity import limited_capacity
 
     async def work(clients: Clients) -> None:
         client = await clients.of(_volume(volume))
-        if dry_run:
-            await _show(invocation, client.due_actions())
-        else:
-            await _run(invocation, client, rate)
+        async with limited_capacity(
+            volume_of(client), read_units=read_units, write_units=write_units
+        ):
+            if dry_run:
+                await _show(invocation, client.due_actions())
+            else:
+                await _run(invocation, client, rate)
 
     invocation.run(work)
 

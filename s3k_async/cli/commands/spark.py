@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
@@ -19,14 +19,10 @@ from s3k_async.cli.commands.check import print_repair, print_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.spark_sessions import session_for
 from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
-from s3k_async.errors import (
-    ConfigError,
-    InvalidArgumentError,
-    PathExistsError,
-    PathNotFoundError,
-    S3kError,
-)
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
+from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
@@ -35,24 +31,16 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["job", "session_for", "spark", "volume_address", "whole_volume", "write_output"]
+__all__ = ["job", "spark", "volume_address", "whole_volume", "write_output"]
 
 Form = Literal["parquet", "csv", "json"]
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by `spark-submit`, which names the master as well."""
 _ENDS: Final[dict[str, Form]] = {
     ".csv": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".parquet": "parquet",
 }
-_ABORTED = re.compile(r"Job aborted due to stage failure: .*?\(TID [0-9]+\) \([^)]*\): ")
-"""The prefix that names the failed task, before its error."""
-_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
-"""An error of this package at the end of a task's traceback."""
-
 
 _ELSEWHERE: Final = {
     "fsck-restore": "spark_restore",
@@ -85,12 +73,24 @@ spark = _SparkCommands(
 )
 
 
+def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Invocation).verbose = value
+
+
 def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command of the group, with the options that all of them have."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         command = click.pass_obj(function)
         for option in (
+            click.option(
+                "-v",
+                "--verbose",
+                is_flag=True,
+                expose_value=False,
+                callback=_set_verbose,
+                help="Show the log of Spark and its JVM.",
+            ),
             click.option(
                 "--tasks",
                 type=click.IntRange(1),
@@ -193,7 +193,7 @@ def listing(
 ) -> None:
     """Write a listing of everything below PATH as a table."""
     address = _address(path)
-    with session_for(invocation, address, master, output) as (session, opened):
+    with session_for(invocation, address, master, output, title="listing") as (session, opened):
         from s3k_async.spark import listing
 
         frame = listing(session, opened, address.path, by=by, tasks=tasks)
@@ -234,7 +234,7 @@ def du(
     With --json, one JSON object per line.
     """
     address = _address(path)
-    with session_for(invocation, address, master) as (session, opened):
+    with session_for(invocation, address, master, title="du") as (session, opened):
         from s3k_async.spark import du
 
         frame = du(session, opened, address.path, depth=depth, by=by, tasks=tasks)
@@ -286,7 +286,10 @@ def _change_rows(
     **options: Any,
 ) -> None:
     """Run a job of `s3k_async.spark` for each row of a list."""
-    with session_for(invocation, whole_volume(volume), master, output) as (session, opened):
+    with session_for(invocation, whole_volume(volume), master, output, title=would) as (
+        session,
+        opened,
+    ):
         from s3k_async import spark as jobs
 
         listed = _list(session, rows, form)
@@ -341,7 +344,10 @@ def import_(
         raise click.UsageError(
             "--to is required with --below and --inventory, and not allowed with --from"
         )
-    with session_for(invocation, whole_volume(volume), master, output) as (session, opened):
+    with session_for(invocation, whole_volume(volume), master, output, title="import") as (
+        session,
+        opened,
+    ):
         from s3k_async import spark as jobs
 
         if rows is not None:
@@ -379,7 +385,7 @@ def purge(
     s3k gc deletes the data later. Repeat the command to finish an interrupted run.
     """
     address = parse_address(path)
-    with session_for(invocation, address, master, output) as (session, opened):
+    with session_for(invocation, address, master, output, title="purge") as (session, opened):
         from s3k_async.spark import purge
 
         result = purge(session, opened, address.path, dry_run=not yes, **options)
@@ -427,12 +433,19 @@ def fsck_verify(
     include a path."""
     address = volume_address(volume)
     with CommandAlerts(invocation, None, "spark fsck-verify") as alerts:
-        with session_for(invocation, address, master, output) as (session, opened):
+        with (
+            session_for(invocation, address, master, output) as (session, opened),
+            invocation.meter("fsck") as meter,
+        ):
             alerts.start(opened.driver)
             from s3k_async.spark.fsck_job import verify
 
-            frame, report = verify(session, opened, path=address.path, **options)
+            frame, report = verify(
+                session, opened, path=address.path, progress=meter.part(), **options
+            )
             write_output(frame, output)
+        if address.path == ROOT:
+            record(opened, last_verification(report, SYSTEM.now_ms()))
         alerts.add(lambda source: verify_alerts(source, report))
         print_report(invocation, report)
 
@@ -458,82 +471,29 @@ def fsck_repair(
     include a path."""
     address = volume_address(volume)
     with CommandAlerts(invocation, None, "spark fsck-repair") as alerts:
-        with session_for(invocation, address, master, output) as (session, opened):
+        with (
+            session_for(invocation, address, master, output) as (session, opened),
+            invocation.meter("fsck") as meter,
+        ):
             alerts.start(opened.driver)
             from s3k_async.spark.fsck_job import repair
 
-            frame, report = repair(session, opened, path=address.path, dry_run=not yes, **options)
+            frame, report = repair(
+                session,
+                opened,
+                path=address.path,
+                dry_run=not yes,
+                progress=meter.part(),
+                **options,
+            )
             write_output(frame, output)
+        if address.path == ROOT:
+            record(opened, last_repair(report, SYSTEM.now_ms()))
         alerts.add(lambda source: repair_alerts(source, report))
         print_repair(invocation, report)
 
 
-# Spark
-
-
-@contextmanager
-def session_for(
-    invocation: Invocation, address: Address, master: str | None, output: str | None = None
-) -> Iterator[tuple[SparkSession, SparkVolume]]:
-    """The running session, or a new one that ends with the command; and the volume.
-
-    Raises PathExistsError if `output` exists, before any work is done whose result could then not
-    be written.
-    """
-    try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ConfigError("PySpark is not installed: pip install 's3k-async[spark]'") from error
-
-    session = SparkSession.getActiveSession()
-    own = session is None
-    try:
-        if session is None:
-            builder = SparkSession.builder.appName("s3k")
-            if master is not None or _SUBMITTED not in os.environ:
-                builder = builder.master(master or "local[*]")
-            if _SUBMITTED not in os.environ:
-                # A failure is one line, without the stack trace of each task.
-                builder = builder.config("spark.log.level", "OFF")
-                builder = builder.config(
-                    "spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()
-                )
-            session = builder.getOrCreate()
-        if output is not None:
-            _need_new(session, output)
-        yield session, _volume_in(session, invocation, address)
-    except (PySparkException, Py4JError) as error:
-        raise _one_line(error) from error
-    finally:
-        if own and session is not None:
-            session.stop()
-
-
-def _one_line(error: Exception) -> S3kError:
-    """An error of Spark as one of this package, in a line: that of the failed task, or Spark's
-    message."""
-    from s3k_async.spark.task_rows import error_from
-
-    text = str(getattr(error, "java_exception", error))
-    found = _OURS.findall(text)
-    if found:
-        return error_from(*found[-1])
-    return InvalidArgumentError(f"Spark: {_cause(text)}")
-
-
-def _cause(text: str) -> str:
-    """The last line of the traceback of a Python worker, else the innermost cause, else the first
-    line."""
-    _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
-    last = next(
-        (line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), ""
-    )
-    if found and last:
-        return f"in a Python worker: {last}"
-    causes = _CAUSE.findall(text)
-    return causes[-1] if causes else _ABORTED.sub("", text.strip().partition("\n")[0])
+# Lists
 
 
 def _list(session: SparkSession, place: str, form: Form | None) -> DataFrame:
@@ -572,25 +532,6 @@ def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
     return session.read.format(form).option("header", form == "csv").load(place)
 
 
-def _volume_in(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
-    """The volume by the options of the command, and by the session's configuration unless --hadoop
-    replaces it."""
-    from s3k_async.spark import SparkVolume, spark_volume
-
-    if invocation.config is not None and str(session.sparkContext.master).startswith("local"):
-        # Workers on this machine look for credentials in the file that the command names.
-        session.sparkContext.environment["S3K_CONFIG"] = os.path.abspath(
-            os.path.expanduser(invocation.config)
-        )
-    if invocation.hadoop:
-        config = invocation.resolve(address.volume)
-        return SparkVolume(config, config)
-    name: Any = address.volume if address.volume is not None else invocation.volume
-    return spark_volume(
-        session, name, context=invocation.context, config=invocation.config, **invocation.settings
-    )
-
-
 # Addresses and reports
 
 
@@ -611,13 +552,25 @@ def whole_volume(volume: str | None, hint: str = "") -> Address:
     return address
 
 
-def _need_new(session: SparkSession, output: str) -> None:
-    from s3k_async.spark.hadoop_files import exists
+def record(volume: SparkVolume, run: LastRun | None) -> None:
+    """Record a run that has ended, from the driver. An error is a warning: the report follows."""
+    import anyio
 
-    if exists(session, output):
-        raise PathExistsError(
-            "the output exists and is not replaced; give another one", path=output
-        )
+    from s3k_async.volumes import open_volume
+
+    async def write() -> None:
+        opened = await open_volume(volume.driver)
+        try:
+            await record_run(opened, run)
+        finally:
+            await opened.close()
+
+    if run is None:
+        return
+    try:
+        anyio.run(write)
+    except S3kError as error:
+        warnings.warn(f"the run was not recorded for s3k info: {error}", stacklevel=1)
 
 
 def write_output(frame: DataFrame, output: str | None) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 
 import click
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.gc import print_collection, sweeping
-from s3k_async.cli.commands.spark import job, session_for, whole_volume, write_output
+from s3k_async.cli.commands.spark import job, record, whole_volume, write_output
 from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.spark_sessions import session_for
+from s3k_async.integrity.last_runs import last_collection
 
 __all__ = ["gc"]
 
@@ -57,5 +60,6 @@ def gc(
                 **options,
             )
             write_output(frame, output)
+        record(opened, last_collection(report.swept, SYSTEM.now_ms()))
         alerts.add(lambda source: collection_alerts(source, report.marked, report.swept))
         print_collection(invocation, report.marked, report.swept, report.reclaimed)

@@ -27,6 +27,8 @@ class Defect:
     """What must fail, as pytest takes it."""
 
 
+SHARED_TABLES = "tests/test_shared_tables.py"
+PREFIXED_ITEMS = "tests/backends/test_prefixed_items.py"
 METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
 PLANNED = "tests/client/test_planned_uploads.py"
@@ -35,6 +37,8 @@ COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
+BATCHES = "tests/backends/test_batch_queue.py"
+SQLITE = "tests/backends/test_sqlite.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
@@ -45,6 +49,7 @@ RESHARD = "tests/migrate/test_reshard.py"
 LAYOUT_CHANGE = "tests/migrate/test_layout_change.py"
 RESTORE_TREE = "tests/integrity/test_restore_plan_tree.py"
 RECLAMATION = "tests/layouts/test_reclamation.py"
+CUSTOMER_KEY = "tests/backends/test_s3_customer_key.py"
 STORAGE_RULES = "tests/storage/test_storage_rules.py"
 DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
@@ -60,6 +65,8 @@ PLAN = "tests/cli/test_plan.py"
 TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
 COMPOSED = "tests/client/test_composed_files.py"
+LOCAL_FILES = "tests/client/test_local_files.py"
+STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
 DETECTION = "tests/client/test_change_detection.py"
 S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
@@ -94,7 +101,10 @@ MULTIPART = "tests/client/test_multipart.py"
 ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
+CAPACITY = "tests/backends/test_capacity_limit.py"
+INFO = "tests/cli/test_info.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
+TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
 VOLUME_HEALTH = "tests/observation/test_volume_health.py"
@@ -187,24 +197,89 @@ DEFECTS: tuple[Defect, ...] = (
         "a directory that is not synced",
         "backends/local/durable_files.py",
         """            if error := sync_file(parent):
-                raise _not_for_long(key, error)
+                raise not_for_long(key, error)
 """,
         "",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "files of a batch that are not synced",
-        "backends/local/durable_files.py",
-        "errors = sync_each([draft.file for draft in written])",
-        "errors = [None for _ in written]",
+        "backends/local/write_batch.py",
+        "errors = yield from _synced([draft.file for draft in written])",
+        "errors = [None for _ in written]\n        yield ()",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "a directory that is not synced for a batch",
-        "backends/local/durable_files.py",
-        "                if error := sync_file(parent):\n                    for",
-        "                if error := None:\n                    for",
+        "backends/local/write_batch.py",
+        "errors = yield from _synced([parent.file for parent in touched])",
+        "errors = [None for _ in touched]",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "a directory that could not be synced for a batch",
+        "backends/local/write_batch.py",
+        "            if lost is not None:\n",
+        "            if lost is Ellipsis:\n",
+        f"{LOCAL}::test_a_directory_that_cannot_be_synced_leaves_the_outcome_unknown",
+    ),
+    Defect(
+        "batches: a new directory that is not synced into its parent",
+        "backends/local/write_batch.py",
+        '        if self._files.is_synced(key.rpartition("/")[0]):\n            with suppress(',
+        '        if os.makedirs(self._files.root + "/" + key.rpartition("/")[0], exist_ok=True)'
+        " is None:\n            with suppress(",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "batches: acknowledged before the commit",
+        "backends/sqlite/sqlite_items.py",
+        "            yield [partial(self._commit_begun, connection, begun)]\n",
+        "            self._executor.submit(self._commit_begun, connection, begun)\n"
+        "            yield ()\n",
+        f"{SQLITE}::test_only_the_commit_of_a_batch_switches_threads",
+    ),
+    Defect(
+        "batches: a commit on the event loop",
+        "backends/sqlite/sqlite_items.py",
+        "            yield [partial(self._commit_begun, connection, begun)]\n",
+        "            self._commit_begun(connection, begun)\n            yield ()\n",
+        f"{SQLITE}::test_only_the_commit_of_a_batch_switches_threads",
+    ),
+    Defect(
+        "batches: a round that does not wait for others",
+        "backends/batch_queue.py",
+        "_TURNS: Final = 20\n",
+        "_TURNS: Final = 1\n",
+        f"{BATCHES}::test_calls_that_write_to_two_queues_come_to_share_every_batch",
+    ),
+    Defect(
+        "batches: rounds that ignore the rank",
+        "backends/batch_queue.py",
+        "if queue.rank == highest]",
+        "if highest >= 0]",
+        f"{BATCHES}::test_calls_that_write_to_two_queues_come_to_share_every_batch",
+    ),
+    Defect(
+        "batches: writes beyond the most of a batch that are forgotten",
+        "backends/batch_queue.py",
+        "        if self._waiting:\n            self._rounds.join(self)\n        steps",
+        "        steps",
+        f"{BATCHES}::test_a_batch_has_at_most_so_many_writes_and_the_rest_follow",
+    ),
+    Defect(
+        "batches: one error for all callers",
+        "backends/batch_queue.py",
+        "copy_of(outcomes) if isinstance",
+        "outcomes if isinstance",
+        f"{BATCHES}::test_an_error_of_a_call_is_raised_in_the_steps_and_fails_each_write_by_itself",
+    ),
+    Defect(
+        "short calls: a busy processor that counts as a slow disk",
+        "_core/worker_threads.py",
+        "is_slow=is_slow and self._has_read()",
+        "is_slow=is_slow",
+        "tests/test_worker_threads.py::test_slow_calls_without_a_disk_stay_on_the_loop",
     ),
     Defect(
         "a table that does not wait for the disk",
@@ -1919,6 +1994,91 @@ DEFECTS: tuple[Defect, ...] = (
         f"{S3_ENCRYPTION}::test_every_request_says_that_the_requester_pays",
     ),
     Defect(
+        "to_arrow: an empty listing without columns",
+        "listing/batch_listing.py",
+        "pa.Table.from_batches(batches, schema=arrow_schema())",
+        "pa.Table.from_batches(batches or [pa.record_batch({})])",
+        "tests/client/test_looking.py::test_a_listing_as_a_table",
+    ),
+    Defect(
+        "to_pandas: a missing library that is no error of the package",
+        "listing/batch_listing.py",
+        "    except ImportError as error:",
+        "    except MemoryError as error:",
+        "tests/client/test_looking.py::test_a_data_frame_without_pandas",
+    ),
+    Defect(
+        "upload: a file that failed and is not reported",
+        "client.py",
+        "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
+        "        return done.raise_for_failures(path=place)",
+        "        return await upload(self, source, place, overwrite=overwrite, progress=progress)",
+        f"{LOCAL_FILES}::test_a_failure_in_a_directory_does_not_affect_the_others",
+    ),
+    Defect(
+        "upload: an existing file that is replaced",
+        "client.py",
+        "await upload(self, source, place, overwrite=overwrite,",
+        "await upload(self, source, place, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "download: an existing local file that is replaced",
+        "client.py",
+        "await download(self, place, target, overwrite=overwrite,",
+        "await download(self, place, target, overwrite=True,",
+        f"{LOCAL_FILES}::test_existing_files",
+    ),
+    Defect(
+        "static access: the keys of the settings instead of the role",
+        "backends/aws/static_access.py",
+        "        or config.role_arn is not None\n",
+        "",
+        f"{STATIC_ACCESS}::test_settings_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a profile in a shared file that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(_exists(os.environ.get(name, usual)) for name, usual in _FILES)\n",
+        "",
+        f"{STATIC_ACCESS}::test_a_shared_file_is_left_to_botocore",
+    ),
+    Defect(
+        "static access: a variable for another endpoint that is ignored",
+        "backends/aws/static_access.py",
+        "        or any(name.startswith(_OTHER_VARIABLES) for name in os.environ)\n",
+        "",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a proxy that is bypassed",
+        "backends/aws/static_access.py",
+        "or _is_proxied(endpoint):",
+        "or False:",
+        f"{STATIC_ACCESS}::test_variables_that_are_left_to_botocore",
+    ),
+    Defect(
+        "static access: a region without its variable",
+        "backends/aws/static_access.py",
+        '(REGION_VARIABLE, "AWS_DEFAULT_REGION")',
+        '("AWS_DEFAULT_REGION", REGION_VARIABLE)',
+        f"{STATIC_ACCESS}::test_it_is_what_botocore_determines",
+    ),
+    Defect(
+        "static access: certificates that are not verified",
+        "backends/aws/pooled_http.py",
+        "    if authorities is False:",
+        "    if True:",
+        "tests/backends/aws/test_wire.py::test_tls",
+    ),
+    Defect(
+        "a volume that is opened through botocore",
+        "backends/s3/s3_wire.py",
+        "    @_else_by_reference\n    async def _head_bucket(",
+        "    @_else_by_reference\n    async def _head_bucket_unused(",
+        f"{STATIC_ACCESS}::test_a_volume_with_static_keys_needs_no_botocore",
+    ),
+    Defect(
         "roles: an external id that is not sent",
         "backends/aws/assumed_role.py",
         "config.web_identity_token_file else config.external_id",
@@ -1938,6 +2098,13 @@ DEFECTS: tuple[Defect, ...] = (
         "        if keys.token:\n",
         "        if True:\n",
         f"{DELEGATION}::test_tasks_use_a_session_of_the_driver",
+    ),
+    Defect(
+        "delegation: keys in the environment of a task come first",
+        "backends/aws/static_access.py",
+        "        or config.delegated is not None\n",
+        "",
+        f"{STATIC_ACCESS}::test_settings_that_are_left_to_botocore",
     ),
     Defect(
         "delegation: tasks assume the role",
@@ -2058,6 +2225,48 @@ DEFECTS: tuple[Defect, ...] = (
         '                actions |= {"PutObjectTagging"}\n',
         "                pass\n",
         f"{STORAGE_RULES}::test_the_policy_of_those_who_write_allows_tags",
+    ),
+    Defect(
+        "SSE-C: parts of an upload are sent without the key",
+        "backends/aws/encryption.py",
+        '    "UploadPart",\n',
+        "",
+        f"{CUSTOMER_KEY}::test_each_request_for_an_object_has_the_key",
+    ),
+    Defect(
+        "SSE-C: the reference sends no key",
+        "backends/aws/session.py",
+        'params["headers"].update(customer_key_headers(config, model.name))',
+        "pass",
+        f"{CUSTOMER_KEY}::test_each_request_for_an_object_has_the_key",
+    ),
+    Defect(
+        "SSE-C: without its key a shipped configuration writes unencrypted",
+        "backends/aws/access.py",
+        "        if self.customer_key and self.encryption is None:\n",
+        "        if False:\n",
+        f"{CUSTOMER_KEY}::test_the_key_is_shown_nowhere",
+    ),
+    Defect(
+        "SSE-C: the key is sent over an unencrypted connection",
+        "backends/aws/encryption.py",
+        'if place.scheme.lower() == "http" and not _is_loopback(place.hostname or ""):',
+        "if False:",
+        f"{CUSTOMER_KEY}::test_settings_with_which_nothing_is_sent",
+    ),
+    Defect(
+        "SSE-C: copies from an object with another key",
+        "backends/s3/s3_blobs.py",
+        "            and self.aws.config.customer_key == source.aws.config.customer_key\n",
+        "",
+        f"{CUSTOMER_KEY}::test_another_key_and_none",
+    ),
+    Defect(
+        "SSE-C: parts are copied inside the service",
+        "backends/s3/s3_blobs.py",
+        "            self.composes = False",
+        "            self.composes = True",
+        f"{CUSTOMER_KEY}::test_a_volume_with_a_customer_key",
     ),
     Defect(
         "tables: no backups although they were asked for",
@@ -3602,6 +3811,48 @@ DEFECTS: tuple[Defect, ...] = (
         f"{ALERT_COMMANDS}::test_a_failure_to_delete_is_not_replaced_by_one_of_alerts",
     ),
     Defect(
+        "capacity: what a request consumed is not deducted",
+        "_core/capacity_limit.py",
+        "self._pace(operation).deduct(units - 1)",
+        "self._pace(operation).deduct(0)",
+        f"{CAPACITY}::test_requests_wait_for_the_units_that_others_consumed",
+    ),
+    Defect(
+        "capacity: the renewal of a lease waits for units",
+        "backends/retrying/request_pipeline.py",
+        ' != "table" or _AT_ONCE.get():',
+        ' != "table":',
+        f"{CAPACITY}::test_a_renewal_of_a_lease_does_not_wait",
+    ),
+    Defect(
+        "capacity: a table that reports no units is not refused",
+        "volumes/table_capacity.py",
+        "if not limit.is_reported:",
+        "if False:",
+        f"{CAPACITY}::test_a_table_without_units_is_refused_by_name",
+    ),
+    Defect(
+        "info: a check below a path is recorded as one of the volume",
+        "cli/commands/check.py",
+        "            if top == ROOT:\n",
+        "            if top:\n",
+        f"{INFO}::test_the_last_runs",
+    ),
+    Defect(
+        "info: a dry run of gc is recorded",
+        "integrity/last_runs.py",
+        "    if swept is None:\n        return None\n",
+        "    swept = swept or Swept()\n",
+        f"{INFO}::test_the_last_runs",
+    ),
+    Defect(
+        "info: a run fails if it cannot be recorded",
+        "integrity/last_runs.py",
+        "    except PermissionDeniedError:\n        return\n",
+        "    except PermissionDeniedError:\n        raise\n",
+        f"{INFO}::test_the_last_runs",
+    ),
+    Defect(
         "metrics: a repair is no event",
         "integrity/repair.py",
         'note_event(f"fsck.repaired.{task.finding.kind}")',
@@ -3656,5 +3907,97 @@ DEFECTS: tuple[Defect, ...] = (
         'raise ConfigError(f"alerts: not an address: {_REMEDY}")',
         'raise ConfigError(f"alerts: not an address: {text}")',
         f"{ALERTS}::test_what_is_no_address_is_refused_and_not_quoted",
+    ),
+    Defect(
+        "shared tables: a scan returns the items of volumes whose prefix begins alike",
+        "backends/retrying/prefixed_items.py",
+        "str(item[PARTITION]).startswith(self._start)",
+        "str(item[PARTITION]).startswith(self._name)",
+        f"{PREFIXED_ITEMS}::test_keys_in_the_table_begin_with_the_prefix",
+    ),
+    Defect(
+        "shared tables: stored items in errors have the keys of the table",
+        "backends/retrying/prefixed_items.py",
+        "position: None if item is None else self._relative(item)",
+        "position: item",
+        f"{PREFIXED_ITEMS}::test_errors_name_relative_keys",
+    ),
+    Defect(
+        "shared tables: keys that were left out are requested below the prefix twice",
+        "backends/retrying/prefixed_items.py",
+        "left=[self._relative_key(key) for key in error.left]",
+        "left=error.left",
+        f"{PREFIXED_ITEMS}::test_what_the_service_left_out_is_requested_again",
+    ),
+    Defect(
+        "shared tables: partition keys may be too long with the prefix",
+        "backends/retrying/prefixed_items.py",
+        "and len(partition.encode()) > _MOST",
+        "and len(key.partition.encode()) > _MOST",
+        f"{SHARED_TABLES}::test_a_name_too_long_for_the_prefix_is_refused",
+    ),
+    Defect(
+        "shared tables: a shared table has no record of its own",
+        "volumes/creation.py",
+        "            if config.table_prefix:\n"
+        "                await share(*connections.whole_table(), where, runtime=runtime)\n",
+        "",
+        f"{SHARED_TABLES}::test_a_volume_without_a_prefix_shares_with_none",
+    ),
+    Defect(
+        "shared tables: a destroyed volume stays in the catalog",
+        "txn/shared_table.py",
+        "        last.append(Delete(listed, _EXISTS))\n",
+        "        pass\n",
+        f"{SHARED_TABLES}::test_destroy_leaves_the_neighbour_as_it_is",
+    ),
+    Defect(
+        "shared tables: the record of a shared table replaces that of a volume",
+        "txn/shared_table.py",
+        "await whole.write(Put(record, ABSENT))",
+        f"await whole.write(Put(record, {ANYTHING}))",
+        f"{SHARED_TABLES}::test_a_volume_of_the_other_kind_that_is_created_meanwhile_is_kept",
+    ),
+    Defect(
+        "shared tables: a table whose volume lost its record is shared",
+        "txn/shared_table.py",
+        "if item is not None or await _is_tagged(table):",
+        "if item is not None:",
+        f"{SHARED_TABLES}::test_a_table_of_other_software_is_refused",
+    ),
+    Defect(
+        "shared tables: all volumes of a table are one to the marks of locations",
+        "volumes/claims.py",
+        "    if own != others:\n        return False\n",
+        "",
+        f"{SHARED_TABLES}::test_two_volumes_have_no_location_in_common",
+    ),
+    Defect(
+        "shared tables: open clients are not waited for",
+        "volumes/destruction.py",
+        "await runtime.sleep(QUIET_SECONDS)",
+        "await runtime.sleep(0)",
+        f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
+    ),
+    Defect(
+        "sigterm: reported as Ctrl-C",
+        "cli/termination.py",
+        "return TerminatedError()",
+        "return error",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
+    ),
+    Defect(
+        "sigterm: a volume that a load created stays locked",
+        "volumes/exclusive_volume.py",
+        "                await _unlock(opened, lock)\n",
+        "                pass\n",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[load]",
+    ),
+    Defect(
+        "sigterm: the exit code of Ctrl-C",
+        "cli/reporting.py",
+        "return ExitCode.TERMINATED",
+        "return ExitCode.INTERRUPTED",
+        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
     ),
 )
