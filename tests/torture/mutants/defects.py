@@ -2153,7 +2153,7 @@ DEFECTS: tuple[Defect, ...] = (
         "backends/aws/static_access.py",
         "        or config.delegated is not None\n",
         "",
-        "tests/backends/aws/test_static_access.py"
+        "tests/backends/aws/test_access_like_botocore.py"
         "::test_delegated_credentials_precede_those_of_the_environment",
     ),
     Defect(
@@ -2161,7 +2161,7 @@ DEFECTS: tuple[Defect, ...] = (
         "backends/aws/static_access.py",
         "    if endpoint is None:\n",
         "    if not endpoint:\n",
-        "tests/backends/aws/test_static_access.py::test_settings_count_as_for_botocore",
+        "tests/backends/aws/test_access_like_botocore.py::test_settings_count_as_for_botocore",
     ),
     Defect(
         "termination: a wrapped interrupt is an error",
