@@ -256,7 +256,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "batches: rounds that ignore the rank",
         "backends/batch_queue.py",
-        "if queue.rank == highest]",
+        "if each.rank == highest or each in passed]",
         "if highest >= 0]",
         f"{BATCHES}::test_calls_that_write_to_two_queues_come_to_share_every_batch",
     ),
@@ -2147,14 +2147,6 @@ DEFECTS: tuple[Defect, ...] = (
         "    if known_ms <= issued_ms:\n",
         "    if True:\n",
         "tests/spark/test_credentials.py::test_a_task_uses_what_the_driver_obtained_last",
-    ),
-    Defect(
-        "delegation: keys of the environment without botocore",
-        "backends/aws/static_access.py",
-        "        or config.delegated is not None\n",
-        "",
-        "tests/backends/aws/test_access_like_botocore.py"
-        "::test_delegated_credentials_precede_those_of_the_environment",
     ),
     Defect(
         "static access: an empty endpoint is that of AWS",
