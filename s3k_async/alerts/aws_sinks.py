@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from s3k_async._core.retry import TRANSIENT
 from s3k_async.alerts.alert import Alert
 from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.error_mapping import map_exceptions
@@ -181,29 +182,30 @@ class _Delivery:
         alerts: Sequence[Alert],
         request: Callable[[Sequence[_Message]], Awaitable[Mapping[str, Any]]],
     ) -> None:
-        """Send all batches, and raise the first refusal of a message afterwards: one that the
-        service refuses for good must not hold up the others."""
+        """Send all batches, and raise a refusal of a message afterwards: one that the service
+        refuses for good must not hold up the others, so the first one that a repetition may
+        change comes before it."""
         left = [(each.kind, text) for each in alerts if (text := each.json()) not in self._accepted]
-        refused: S3kError | None = None
+        refusals: list[S3kError] = []
         for batch in batches([text for _, text in left]):
             messages = [_Message(str(index), *left[index]) for index in batch]
             with map_exceptions(str(self._address), writing=True):
                 answer = await request(messages)
             accepted = {each["Id"] for each in answer.get("Successful", ())}
             self._accepted |= {each.text for each in messages if each.id in accepted}
-            try:
-                _need_all(self._address, {each.id for each in messages}, answer)
-            except S3kError as error:
-                refused = refused or error
-        if refused is not None:
-            raise refused
+            refusals += _refusals(self._address, {each.id for each in messages}, answer)
+        if refusals:
+            raise next((each for each in refusals if isinstance(each, TRANSIENT)), refusals[0])
 
 
-def _need_all(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -> None:
-    """Raise the first refusal of a message in a batch."""
-    for each in answer.get("Failed", ()):
-        raise service_error(each["Code"], each.get("Message", ""), path=str(address))
-    if {each["Id"] for each in answer.get("Successful", ())} != sent:
-        raise ServiceError(
-            "the answer does not tell about all messages: check alerts_endpoint", path=str(address)
-        )
+def _refusals(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -> list[S3kError]:
+    """The refusals of messages in a batch."""
+    failed = list(answer.get("Failed", ()))
+    told = {each["Id"] for each in (*answer.get("Successful", ()), *failed)}
+    found: list[S3kError] = [
+        service_error(each["Code"], each.get("Message", ""), path=str(address)) for each in failed
+    ]
+    if told != sent and not found:
+        text = "the answer does not tell about all messages: check alerts_endpoint"
+        found.append(ServiceError(text, path=str(address)))
+    return found

@@ -35,11 +35,12 @@ __all__ = ["DelegatedCredentials", "ReceivedCredentials", "delegating", "refuse_
 _LOG = logging.getLogger(__name__)
 
 Place = TypeVar("Place", bound=Location)
-_Shipped: TypeAlias = tuple[str, str, str, int | None]
-"""The text of the secrets, and when they expire: the content of a broadcast variable."""
+_Shipped: TypeAlias = tuple[int, str, str, str, int | None]
+"""When the driver obtained them, ms since 1970, the text of the secrets, and when they expire: the
+content of a broadcast variable."""
 
-_received: Final[dict[tuple[int, str], TemporaryCredentials]] = {}
-"""In tasks, the newest credentials by process id and identity."""
+_received: Final[dict[tuple[int, str], tuple[int, TemporaryCredentials]]] = {}
+"""In tasks, the newest credentials by process id and identity, and when they were obtained."""
 
 
 class DelegatedCredentials:
@@ -88,7 +89,7 @@ class DelegatedCredentials:
         now, expires = SYSTEM.now_ms(), issued.expires_ms
         secrets = issued.access_key_id, issued.secret_access_key, issued.session_token
         key, secret, token = (each.reveal() for each in secrets)
-        self._broadcast = self._context.broadcast((key, secret, token, expires))
+        self._broadcast = self._context.broadcast((int(now), key, secret, token, expires))
         self._issued = issued
         self._renew_ms = float("inf") if expires is None else (now + expires) / 2
 
@@ -110,7 +111,7 @@ class ReceivedCredentials:
 
     def current(self) -> TemporaryCredentials:
         """As `CredentialSource.current`."""
-        found = _received.get((os.getpid(), self.identity))
+        _, found = _received.get((os.getpid(), self.identity), (0, None))
         if found is None:
             raise CredentialsError(
                 "this process has not received the credentials that the driver of Spark delegates: "
@@ -128,13 +129,13 @@ class ReceivedCredentials:
 
 
 def _receive(identity: str, broadcast: Broadcast[_Shipped]) -> ReceivedCredentials:
-    """In a task: keep the credentials, unless there are newer ones."""
-    key, secret, token, expires = broadcast.value
+    """In a task: keep the credentials, unless there are newer ones, which need not expire later."""
+    issued_ms, key, secret, token, expires = broadcast.value
     found = TemporaryCredentials(Secret(key), Secret(secret), Secret(token), expires)
     place = os.getpid(), identity
-    known = _received.get(place)
-    if known is None or (known.expires_ms or 0) <= (expires or 0):
-        _received[place] = found
+    known_ms, _ = _received.get(place, (0, None))
+    if known_ms <= issued_ms:
+        _received[place] = issued_ms, found
     return ReceivedCredentials(identity)
 
 

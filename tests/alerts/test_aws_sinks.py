@@ -187,6 +187,22 @@ async def test_a_message_that_is_refused_for_good_does_not_hold_up_others(
     assert found == [alert.message() for alert in ALERTS[10:]]
 
 
+async def test_a_message_that_is_refused_for_good_does_not_prevent_repetitions(
+    moto_s3: Engine, queue: str
+) -> None:
+    failed = [
+        {"Id": "0", "Code": "InvalidMessageContents", "SenderFault": True},
+        {"Id": "1", "Code": "ThrottlingException", "SenderFault": False},
+    ]
+    body = json.dumps({"Successful": [], "Failed": failed}).encode()
+    async with FaultProxy(moto_s3.endpoint) as proxy:
+        answer = Answer(200, body, {"Content-Type": "application/x-amz-json-1.0"})
+        proxy.rule(answer, target="SendMessageBatch", times=1)
+        await send_alerts(settings(moto_s3, f"sqs:{queue}", proxy.url), ALERTS[:2])
+        assert proxy.count(target="SendMessageBatch") == 2
+    assert await drained(moto_s3, queue) == [alert.message() for alert in ALERTS[:2]]
+
+
 async def test_a_second_purge_is_busy(moto_s3: Engine, queue: str) -> None:
     kind = "com.amazonaws.sqs#PurgeQueueInProgress"
     body = json.dumps({"__type": kind, "message": "wait"}).encode()

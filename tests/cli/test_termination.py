@@ -16,6 +16,7 @@ import pytest
 from s3k_async import S3kSyncClient
 from s3k_async.cli import main
 from s3k_async.cli.examples import EXAMPLES
+from s3k_async.cli.termination import TerminatedError, Termination
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli, Done
@@ -216,6 +217,15 @@ def test_a_process_that(text: str, code: int, errors: bytes, model: Path) -> Non
     command = [sys.executable, "-c", PROGRAM.format(text), "ls", f"{model}/vol:/"]
     done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", errors)
+
+
+def test_an_interrupt_that_python_wraps() -> None:
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TerminatedError), Termination().handled():
+        type("Owner", (), {"field": Field()})
 
 
 @pytest.mark.parametrize("handler", ["SIG_DFL", "SIG_IGN", "default_int_handler"])

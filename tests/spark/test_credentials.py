@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from s3k_async import S3kSyncClient
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
-from s3k_async.spark import each_partition, spark_volume
+from s3k_async.errors import CredentialsError
+from s3k_async.spark import delegated_credentials, each_partition, spark_volume
 from tests.cli.conftest import Cli, clean_environment, cli
 from tests.engines.volumes import volume_backends
 from tests.spark.conftest import CREDENTIALS, task_environment
@@ -101,3 +104,23 @@ def test_tasks_find_the_credentials_of_their_environment(
     assert numbers.mapPartitions(each_partition(found.executors, write)).collect() == [[], []]
     with S3kSyncClient(config=volume) as fs:
         assert {status.path for status in fs.list("/")} == {"/0", "/1", "/2", "/3"}
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A broadcast variable in a task."""
+
+    value: Any
+
+
+def test_a_task_uses_what_the_driver_obtained_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that expires earlier, or at an unknown time, and a repeated task has older ones."""
+    monkeypatch.setattr(delegated_credentials, "_received", {})
+    now = SYSTEM.now_ms()
+    for issued, expires, used in ((2, now + 10**7, 2), (3, None, 3), (1, None, 3), (4, now, 4)):
+        value = issued, str(issued), "secret", "token", expires
+        received = delegated_credentials._receive("identity", Arrived(value))  # type: ignore[arg-type]
+        if expires != now:
+            assert received.current().access_key_id.reveal() == str(used)
+    with pytest.raises(CredentialsError, match="have expired"):
+        received.current()

@@ -2149,6 +2149,34 @@ DEFECTS: tuple[Defect, ...] = (
         f"{DELEGATION}::test_what_cannot_be_delegated",
     ),
     Defect(
+        "delegation: a repeated task brings back older credentials",
+        "spark/delegated_credentials.py",
+        "    if known_ms <= issued_ms:\n",
+        "    if True:\n",
+        "tests/spark/test_credentials.py::test_a_task_uses_what_the_driver_obtained_last",
+    ),
+    Defect(
+        "static access: an empty endpoint is that of AWS",
+        "backends/aws/static_access.py",
+        "    if endpoint is None:\n",
+        "    if not endpoint:\n",
+        "tests/backends/aws/test_access_like_botocore.py::test_settings_count_as_for_botocore",
+    ),
+    Defect(
+        "termination: a wrapped interrupt is an error",
+        "cli/termination.py",
+        "            found = found.__cause__\n",
+        "            found = None\n",
+        "tests/cli/test_termination.py::test_an_interrupt_that_python_wraps",
+    ),
+    Defect(
+        "storage rules: staged content without the rule of the root",
+        "storage/storage_rules.py",
+        "return self.terms.get(ROOT, _NO_TERMS)",
+        "return _NO_TERMS",
+        "tests/storage/test_storage_rules.py::test_staged_content_has_the_rule_of_the_root",
+    ),
+    Defect(
         "storage rules: the wire sends no tags",
         "backends/s3/s3_wire.py",
         "return storage_headers(self._service, self._root) + tags",
@@ -3735,8 +3763,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "alerts: messages of a batch that were refused are lost",
         "alerts/aws_sinks.py",
-        'for each in answer.get("Failed", ()):',
-        "for each in ():",
+        'failed = list(answer.get("Failed", ()))',
+        "failed: list[Any] = []",
         f"{ALERT_QUEUES}::test_a_batch_that_was_refused_in_part_is_sent_again",
     ),
     Defect(
@@ -3756,9 +3784,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "alerts: a message that is refused for good holds up others",
         "alerts/aws_sinks.py",
-        "refused = refused or error",
-        "raise",
+        "        if refusals:\n            raise next(",
+        "            if refusals:\n                raise next(",
         f"{ALERT_QUEUES}::test_a_message_that_is_refused_for_good_does_not_hold_up_others",
+    ),
+    Defect(
+        "alerts: a message that is refused for good prevents repetitions",
+        "alerts/aws_sinks.py",
+        "raise next((each for each in refusals if isinstance(each, TRANSIENT)), refusals[0])",
+        "raise refusals[0]",
+        f"{ALERT_QUEUES}::test_a_message_that_is_refused_for_good_does_not_prevent_repetitions",
     ),
     Defect(
         "alerts: accepted messages are sent again",
