@@ -2017,9 +2017,11 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "upload: a file that failed and is not reported",
         "client.py",
-        "        done = await upload(self, source, place, overwrite=overwrite, progress=progress)\n"
+        "        done = await upload("
+        "self, volume, source, place, overwrite=overwrite, progress=progress)\n"
         "        return done.raise_for_failures(path=place)",
-        "        return await upload(self, source, place, overwrite=overwrite, progress=progress)",
+        "        return await upload("
+        "self, volume, source, place, overwrite=overwrite, progress=progress)",
         f"{LOCAL_FILES}::test_a_failure_in_a_directory_does_not_affect_the_others",
     ),
     Defect(
