@@ -215,7 +215,7 @@ class _RunningBatch(Generic[R]):
     def resume(self) -> None:
         """Run the next step: here, or in a thread while such steps are slow."""
         if self._threads.is_paused:
-            self._executor.submit(self._step, self._call_back)
+            self._submit(self._step, self._call_back)
             return
         with self._threads.short_step():
             self._step(self._loop.call_soon)
@@ -245,7 +245,14 @@ class _RunningBatch(Generic[R]):
 
     def _start(self, calls: Sequence[Callable[[], Any]]) -> None:
         for number, call in enumerate(calls):
-            self._executor.submit(self._run, number, call)
+            self._submit(self._run, number, call)
+
+    def _submit(self, work: Callable[..., object], *arguments: object) -> None:
+        """Run in a thread, or here if there are none any more: the interpreter is exiting."""
+        try:
+            self._executor.submit(work, *arguments)
+        except RuntimeError:
+            work(*arguments)
 
     def _run(self, number: int, call: Callable[[], Any]) -> None:
         """Run one of the calls, in a thread. The last one to end resumes the steps."""

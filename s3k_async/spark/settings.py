@@ -154,7 +154,8 @@ def spark_volume(
 
 def with_credentials(spark: SparkSession, volume: SparkVolume) -> SparkVolume:
     """The volume; with `delegate_credentials`, its tasks get credentials of the driver."""
-    return replace(volume, executors=delegating(spark, volume.executors))
+    executors = delegating(spark, volume.executors)
+    return volume if executors is volume.executors else replace(volume, executors=executors)
 
 
 def patient(volume: SparkVolume) -> SparkVolume:

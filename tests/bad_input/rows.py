@@ -234,14 +234,18 @@ def check_line(ran: Ran, code: int, about: str) -> None:
 Snapshot: TypeAlias = dict[str, object]
 
 
+_BESIDES = ("-wal", "-shm", "/.tmp/lock", "/audit/last/fsck_verify")
+
+
 def snapshot(root: Path) -> Snapshot:
-    """Every item and tag of every table, and the bytes of every other file, below a directory."""
+    """Every item and tag of every table, and the bytes of every other file, below a directory, but
+    the record of the last `fsck verify`, which each one writes."""
     found: Snapshot = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if path.suffix == ".sqlite" and path.is_file():
             found |= _table(path, name)
-        elif path.is_file() and not name.endswith(("-wal", "-shm", "/.tmp/lock")):
+        elif path.is_file() and not name.endswith(_BESIDES):
             found[name] = path.read_bytes()
     return found
 
