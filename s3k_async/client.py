@@ -370,7 +370,7 @@ class S3kClient:
         sorted: bool = False,
     ) -> BatchListing:
         """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
-        `to_pandas` of the result make a table and a data frame of them.
+        `to_pandas` of the result return them as a table or a data frame.
 
         No Python object is created for an entry. Raises PathNotFoundError.
         """
@@ -1138,14 +1138,14 @@ class S3kClient:
         overwrite: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Upload a local file to `target`, or the files and directories in a local directory to the
-        directory `target`, empty directories included.
+        """Upload a local file to `target`, or the contents of a local directory, including empty
+        directories, to the directory `target`.
 
         Missing parents are created. Each file is published atomically, independently of the others.
-        Links to files are followed. Raises PathNotFoundError (no such local file),
-        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
-        PartialFailureError, after all other files were uploaded, also for links to directories and
-        special files.
+        Links to files are followed. Raises PathNotFoundError (no such local file), PathExistsError
+        (not `overwrite`), IsDirectoryError, NotDirectoryError, and for a directory
+        PartialFailureError after all other files were uploaded; links to directories and special
+        files count as failures.
         """
         from s3k_async.bulk.transfer import upload
 
@@ -1162,14 +1162,14 @@ class S3kClient:
         overwrite: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Download a file to the local path `target`, or the files and directories in a directory
-        to the local directory `target`, empty directories included.
+        """Download a file to the local path `target`, or the contents of a directory, including
+        empty directories, to the local directory `target`.
 
         Missing parents are created. Each file appears locally complete and verified, or not at all;
-        files that a local directory has besides are kept. Raises PathNotFoundError,
-        PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError,
-        UnsupportedError (the local path is a device, a pipe or a socket), NoSpaceError, and for a
-        directory PartialFailureError, after all other files were downloaded.
+        other files in a local directory are kept. Raises PathNotFoundError, PathExistsError (not
+        `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError, UnsupportedError (the
+        local path is a device, a pipe or a socket), NoSpaceError, and for a directory
+        PartialFailureError after all other files were downloaded.
         """
         from s3k_async.bulk.transfer import download
 

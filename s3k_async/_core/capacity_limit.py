@@ -1,7 +1,7 @@
-"""A limit of the capacity units that the requests of a run consume in the table.
+"""A limit on the capacity units that the requests of a run consume in the table.
 
-The units of a request are known after its answer. So a request waits until one unit is available,
-and the others are deducted afterwards: the limit holds on average.
+The units of a request are known only after its answer. A request therefore waits until one unit is
+available, and the rest are deducted afterwards: the limit holds on average.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CapacityLimit:
         await self._pace(operation).turn()
 
     def deduct(self, operation: str, units: float) -> None:
-        """Deduct the units that a request consumed, beside the one that it waited for."""
+        """Deduct the units that a request consumed, except the one that it waited for."""
         self._pace(operation).deduct(units - 1)
         if operation in _READS:
             self.read_units += units
@@ -65,5 +65,5 @@ _CURRENT: ContextVar[CapacityLimit | None] = ContextVar("s3k_capacity_limit", de
 
 
 def current_capacity_limit() -> CapacityLimit | None:
-    """The limit of the run that the code is a part of."""
+    """The limit of the current run; None without one."""
     return _CURRENT.get()

@@ -29,8 +29,8 @@ class Pace:
             await self._runtime.sleep(begin - now)
 
     def deduct(self, amount: float) -> None:
-        """Let later actions wait as if this amount had been taken by an action; a negative one
-        gives it back."""
+        """Take this amount without waiting, so that later actions wait for it; a negative amount is
+        given back."""
         if self._interval:
             begin = max(self._runtime.monotonic(), self._next)
             self._next = begin + amount * self._interval

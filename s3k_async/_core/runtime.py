@@ -1,5 +1,6 @@
 """Clock, randomness and ids: the only module that reads a clock or a random generator, so that
-tests can replace them. The handler of SIGTERM, which may import nothing, reads a clock, too."""
+tests can replace them. The SIGTERM handler (`cli.termination`), which may not import modules, also
+reads a clock."""
 
 from __future__ import annotations
 

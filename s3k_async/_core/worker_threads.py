@@ -19,10 +19,11 @@ __all__ = ["Threads"]
 T = TypeVar("T")
 
 _SLOW_SECONDS = 0.002
-"""A short call that takes longer had to wait, for the disk or for a processor, which would take
-longer still in a thread."""
+"""A short call that takes longer had to wait for the disk, or for a processor; in a thread it would
+wait even longer for a processor."""
 _LONG_SECONDS = 0.01
-"""The same of a short step of a batch, which may also wait for the journal of the file system."""
+"""As `_SLOW_SECONDS`, for a short step of a batch, which may also wait for the journal of the file
+system."""
 _SLOW_MOST = 3
 """So many slow calls,"""
 _CALLS = 100
@@ -47,7 +48,7 @@ class Threads:
         *,
         disk_reads: Callable[[], int] = _disk_reads,
     ) -> None:
-        """`disk_reads`: the number of reads of the calling thread that a disk has answered."""
+        """`disk_reads`: counts the reads of the calling thread that the disk has served."""
         self._limit = limit
         self._disk_reads = disk_reads
         self._seen_reads = -1
@@ -68,7 +69,7 @@ class Threads:
     async def run_short(self, call: Callable[[], T]) -> T:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the
         page cache: less than the switch to a thread and back. It runs on the event loop, but in a
-        worker thread for a second after several waited for a disk."""
+        worker thread for a second after several calls waited for a disk."""
         if self.is_paused:
             return await self.run(call)
         await asyncio.sleep(0)
@@ -81,12 +82,13 @@ class Threads:
 
     @property
     def is_paused(self) -> bool:
-        """Whether short calls run in threads for now."""
+        """Whether short calls currently run in threads."""
         return self._runtime.monotonic() < self._paused_until
 
     @contextmanager
     def short_step(self) -> Iterator[None]:
-        """Context for a short step of a batch that runs on the event loop, as `run_short`."""
+        """Context manager that times a short step of a batch on the event loop, as `run_short`
+        does."""
         began = self._runtime.monotonic()
         try:
             yield

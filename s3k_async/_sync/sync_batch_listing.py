@@ -15,8 +15,8 @@ __all__ = ["SyncBatchListing"]
 
 
 class SyncBatchListing(Iterator["pa.RecordBatch"]):
-    """A listing in record batches of the schema `s3k_async.arrow_schema`, read while it is
-    iterated, once."""
+    """A listing in record batches of the schema `s3k_async.arrow_schema`. It is read lazily, and
+    can be iterated once."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -25,14 +25,16 @@ class SyncBatchListing(Iterator["pa.RecordBatch"]):
         return next(self._batches)
 
     def to_arrow(self) -> pa.Table:
-        """The remaining batches as one table, without a copy. Errors as of the iteration."""
+        """The remaining batches as one table, without a copy. Raises the errors of the
+        iteration."""
         return table_of(list(self))
 
     def to_pandas(self) -> pd.DataFrame:
         """The remaining batches as a data frame with the columns of `s3k_async.arrow_schema`.
 
-        `size` and `version` have the type int64, `mtime` and `ctime` datetime64[ms, UTC], `is_dir`
-        and `committed` bool; the others are texts. No Python object is created for an entry but for
-        its texts. Raises ConfigError (pandas is not installed), and errors as of the iteration.
+        `size` and `version` are int64, `mtime` and `ctime` datetime64[ms, UTC], `is_dir` and
+        `committed` bool, the others strings. The strings are the only Python objects that are
+        created for an entry. Raises ConfigError (pandas is not installed), and the errors of the
+        iteration.
         """
         return data_frame(self.to_arrow())

@@ -348,7 +348,7 @@ def _info(path: str, status: FileStatus | None) -> FileInfo:
 
 def _table(client: S3kSyncClient) -> tuple[TableLocation, str]:
     """Identity of the volume's table, without settings that may differ between clients, and the
-    prefix of the volume in it."""
+    volume's table prefix."""
     table, prefix = client.config.table, client.config.table_prefix
     service = table.service
     if service is None:

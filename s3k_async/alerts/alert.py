@@ -30,10 +30,10 @@ MOST_PATHS: Final = 10
 FRAMES: Final = 15
 """Stack frames in a message."""
 _LONGEST: Final = 500
-"""Characters of a detail, and of each value of the environment."""
+"""Maximum characters of a detail, and of each value from the environment."""
 _LONGEST_PATH: Final = 1000
-"""Characters of a path. Each is at most 12 bytes of JSON in ASCII, so that a message has less than
-200 KiB: SQS and SNS accept 256."""
+"""Maximum characters of a path. Each takes at most 12 bytes of JSON in ASCII, so a message has less
+than 200 KiB: SQS and SNS accept 256."""
 
 
 def _clipped(text: str, longest: int = _LONGEST) -> str:

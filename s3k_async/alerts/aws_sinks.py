@@ -171,7 +171,7 @@ def batches(texts: Sequence[str]) -> Iterator[range]:
 
 
 class _Delivery:
-    """Delivery of alerts in batches. A repeated call leaves out the messages that were accepted."""
+    """Delivery of alerts in batches. A retried call omits messages that were already accepted."""
 
     def __init__(self, address: SinkAddress) -> None:
         self._address = address
@@ -182,9 +182,8 @@ class _Delivery:
         alerts: Sequence[Alert],
         request: Callable[[Sequence[_Message]], Awaitable[Mapping[str, Any]]],
     ) -> None:
-        """Send all batches, and raise a refusal of a message afterwards: one that the service
-        refuses for good must not hold up the others, so the first one that a repetition may
-        change comes before it."""
+        """Send all batches, then raise an error for a rejected message: a permanent rejection must
+        not delay the other messages. A rejection that a retry may resolve takes precedence."""
         left = [(each.kind, text) for each in alerts if (text := each.json()) not in self._accepted]
         refusals: list[S3kError] = []
         for batch in batches([text for _, text in left]):
@@ -199,7 +198,7 @@ class _Delivery:
 
 
 def _refusals(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -> list[S3kError]:
-    """The refusals of messages in a batch."""
+    """The rejections of messages in a batch."""
     failed = list(answer.get("Failed", ()))
     told = {each["Id"] for each in (*answer.get("Successful", ()), *failed)}
     found: list[S3kError] = [

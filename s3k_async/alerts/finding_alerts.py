@@ -76,8 +76,8 @@ def collection_alerts(
 ) -> list[Alert]:
     """Alerts about a garbage collection: data of lost entries, data with unreadable records, and
     data that was never published, as of a killed writer: `orphan`, or `repaired` if it was deleted.
-    What was deleted or replaced gives none. Of keys that could not be deleted, alerts tell about
-    timeouts and throttling."""
+    Data of deleted and replaced files causes none. Keys that could not be deleted cause alerts only
+    for timeouts and throttling."""
     counts: dict[str, ObjectCount] = {} if marked is None else dict(marked.counts)
     deleted = {} if swept is None else swept.deleted
     alerts = [
@@ -94,8 +94,8 @@ def collection_alerts(
 
 
 def restore_alerts(source: AlertSource, report: RestoreReport) -> list[Alert]:
-    """Alerts about a restore: entries that the table lacks, `missing`, or `repaired` if they were
-    restored, and the outcomes of each rule that needs a manual decision."""
+    """Alerts about a restore: `missing` for entries that the table lacks, `repaired` if they were
+    restored, and one for each rule whose outcomes need a manual decision."""
     alerts = []
     if report.written:
         alerts.append(source.alert("repaired", "entry_missing", report.written))

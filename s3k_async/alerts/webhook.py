@@ -21,7 +21,7 @@ from s3k_async.config import AwsConfig
 __all__ = ["Webhook"]
 
 _ANSWER: Final = Bounds(most=4 * 1024 * 1024)
-"""A longer answer is an error, after which the alerts are sent again."""
+"""Maximum bytes of an answer. A longer one is an error, and the alerts are sent again."""
 _KEEPALIVE: Final = 12.0
 
 

@@ -1,8 +1,8 @@
 """Group commit for an event loop: concurrent writes are applied as one batch, whose short steps run
 on the event loop and whose long ones, such as syncs, in threads.
 
-A hand-over between threads costs more than a few system calls, and each system call of another
-thread can cost one: it releases the interpreter, which a busy event loop takes.
+A context switch costs more than a few system calls, and each system call of another thread can
+cause one: it releases the interpreter lock (GIL), which a busy event loop then holds.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 _TURNS: Final = 20
-"""Turns of the event loop without another write, after which a round begins: about as many as a
-call takes from one write to the next. An idle loop takes a microsecond or two for each."""
+"""Iterations of the event loop without another write, after which a round begins: about as many as
+a call takes from one write to the next. One iteration of an idle loop takes 1 to 2 µs."""
 _ROUNDS: Final[RunVar[dict[int, Rounds]]] = RunVar("s3k_rounds")
 
 Steps: TypeAlias = Generator[Sequence[Callable[[], Any]], list[Any], Sequence[R | S3kError]]
-"""The steps of a batch. It yields calls that block, which run concurrently in threads, and gets
-their results; the code in between is short. It returns the outcome of each write. The first error
-of the calls is raised at the `yield`."""
+"""The steps of a batch. The generator yields blocking calls, which run concurrently in threads, and
+receives their results; the code in between is short. It returns the outcome of each write. The
+first error of the calls is raised at the `yield`."""
 
 
 class Rounds:
     """The rounds in which the queues of one event loop write to one device.
 
-    Those of the highest rank that have writes are applied together, with those that the last round
-    passed over; then the next round begins. A call that writes to several queues should find them
-    in ascending order of rank: then calls that once waited together go on together, and share every
-    batch.
+    A round runs a batch of each queue that has writes and the highest rank, and of each queue that
+    the last round skipped; then the next round begins. A call that writes to several queues should
+    use them in ascending order of rank: then calls that once waited together proceed together, and
+    share every batch.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Waiting] = []
         self._passed: Sequence[Waiting] = ()
-        """Those that had writes when the last round began without them."""
+        """Queues that had writes, but were skipped by the last round."""
         self._running = 0
         self._turns = 0
-        """Turns of the event loop until the next round begins, while it gathers writes."""
+        """Iterations of the event loop until the next round begins, while writes are gathered."""
 
     def join(self, queue: Waiting) -> None:
-        """The queue has got its first write."""
+        """Add a queue, which has received its first write."""
         self._waiting.append(queue)
         self.prolong()
         if not self._running and len(self._waiting) == 1:
             self._gather()
 
     def prolong(self) -> None:
-        """A write has arrived: others may be about to."""
+        """Wait again for further writes, since one has arrived."""
         self._turns = _TURNS
 
     def left(self) -> None:
-        """A batch has ended."""
+        """Note the end of a batch; after the last one of a round, begin the next."""
         self._running -= 1
         if not self._running:
             self._turns = _TURNS
@@ -96,11 +96,12 @@ class Waiting(Protocol):
     def rank(self) -> int: ...
 
     def begin(self) -> None:
-        """Begin a batch, which ends with `Rounds.left`."""
+        """Begin a batch; its end calls `Rounds.left`."""
 
 
 def rounds_of(path: str) -> Rounds:
-    """The rounds of the running event loop for the device of a directory, which need not exist."""
+    """The rounds of the running event loop for the device of a directory. The directory may be
+    missing."""
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     known = _ROUNDS.get(None)
@@ -110,8 +111,8 @@ def rounds_of(path: str) -> Rounds:
 
 
 class BatchQueue(Generic[W, R]):
-    """Queue of the writes of one event loop. What waits when its turn comes is a batch, of at most
-    `most`.
+    """Queue of the writes of one event loop. The writes that wait when its turn comes are a batch,
+    of at most `most`.
 
     `apply` makes a batch durable. If it raises, nothing of the batch was applied (or the error says
     that this is unknown), and every write of it fails with the error.
@@ -127,7 +128,8 @@ class BatchQueue(Generic[W, R]):
         rank: int,
         most: int = 256,
     ) -> None:
-        """`threads`: for the short steps while they are slow; `executor`: for the calls."""
+        """`threads` runs the short steps while they are slow; `executor` runs the blocking
+        calls."""
         self.rank = rank
         self._apply = apply
         self._threads = threads
@@ -191,7 +193,8 @@ class BatchQueue(Generic[W, R]):
 
 
 class _RunningBatch(Generic[R]):
-    """The steps of one batch. They are driven by callbacks: no cancellation of a task ends them."""
+    """The steps of one batch, driven by callbacks, so that the cancellation of a task does not end
+    them."""
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ class _RunningBatch(Generic[R]):
         executor: Executor,
         end: Callable[[Sequence[R | S3kError] | BaseException], None],
     ) -> None:
-        """`end`: called on the event loop with the outcomes, or the error of the batch."""
+        """`end` is called on the event loop with the outcomes, or the error of the batch."""
         self._steps = steps
         self._threads = threads
         self._executor = executor
@@ -213,7 +216,7 @@ class _RunningBatch(Generic[R]):
         self._running = 0
 
     def resume(self) -> None:
-        """Run the next step: here, or in a thread while such steps are slow."""
+        """Run the next step on the event loop, or in a thread while such steps are slow."""
         if self._threads.is_paused:
             self._submit(self._step, self._call_back)
             return
@@ -221,7 +224,7 @@ class _RunningBatch(Generic[R]):
             self._step(self._loop.call_soon)
 
     def _step(self, schedule: Callable[[Callable[[], object]], object]) -> None:
-        """Run the next step. `schedule`: how a call gets to the event loop from here."""
+        """Run the next step. `schedule` passes a call to the event loop."""
         results, error = self._results, self._error
         self._error = None
         try:
@@ -248,7 +251,8 @@ class _RunningBatch(Generic[R]):
             self._submit(self._run, number, call)
 
     def _submit(self, work: Callable[..., object], *arguments: object) -> None:
-        """Run in a thread, or here if there are none any more: the interpreter is exiting."""
+        """Run in a thread, or in this one if no new ones can start since the interpreter is
+        exiting."""
         try:
             self._executor.submit(work, *arguments)
         except RuntimeError:

@@ -41,8 +41,8 @@ class AwsConfig:
     """Settings of one AWS service, or of a compatible one. Unset fields come from the AWS default
     chain.
 
-    Neither its repr nor its pickle has static credentials, `customer_key`, or the user and password
-    of `endpoint`, `proxy` or `sts_endpoint`.
+    Its repr and pickle omit static credentials, `customer_key`, and the user and password of
+    `endpoint`, `proxy` and `sts_endpoint`.
     """
 
     region: str | None = None
@@ -73,8 +73,8 @@ class AwsConfig:
     proxy: str | None = None
     encryption: str | None = None
     """Of S3: the server-side encryption of stored objects, one of ENCRYPTIONS; None: the bucket's
-    default, or SSE-C with `customer_key`. Another value is an unsupported method of S3A, with which
-    nothing is written."""
+    default, or SSE-C with `customer_key`. Another value is an unsupported method of S3A, for which
+    writes are refused."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
     bucket_key: bool | None = None
@@ -88,7 +88,7 @@ class AwsConfig:
     requester_pays: bool = False
     """Of S3: whether the caller pays for requests and transfers, in a bucket of another account."""
     delegated: CredentialSource | None = None
-    """Credentials that the driver of Spark delegates to its tasks, instead of those above."""
+    """Credentials that the Spark driver delegates to its tasks, instead of those above."""
 
     def __post_init__(self) -> None:
         # Kept in pickles, so that nothing is written unencrypted where the key is missing.

@@ -19,8 +19,8 @@ _PIECE = 8 * 1024 * 1024
 
 
 async def read_body(content: StreamReader, most: int, seconds: float) -> bytes:
-    """A whole body. `seconds` are for its first byte. Raises ResponseLostError (more than `most`
-    bytes), TimeoutError and errors of aiohttp."""
+    """Read a whole body. `seconds` is the timeout of its first byte. Raises ResponseLostError (more
+    than `most` bytes), TimeoutError and errors of aiohttp."""
     pieces: list[bytes] = []
     size = 0
     if content.is_eof():

@@ -1,12 +1,12 @@
 """Bounds on the time and size of a response, independent of the server.
 
-The whole head of an answer has the response timeout, its body the same again and more for each byte
-(`LEAST_RATE`), as the head has for each byte of a large request, and a body at most the bytes that
-the request can ask for. Between two signs of life is the response timeout at most. The time of the
-call bounds all of it, connecting and sending included.
+The head of a response must be complete within the response timeout, plus a time for each byte of a
+large request; the body within the same timeout, plus a time for each byte (`LEAST_RATE`). A body
+has at most the bytes that the request can ask for. The response timeout also bounds each pause
+between two reads. The deadline of the call covers everything, including connecting and sending.
 
-`connection_pool` has these bounds, and `bounded_response` for what goes through aiohttp: requests
-that botocore signs, and those through a proxy.
+`connection_pool` applies these bounds, and `bounded_response` applies them to requests through
+aiohttp: those that botocore signs, and those through a proxy.
 """
 
 from __future__ import annotations

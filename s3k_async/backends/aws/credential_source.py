@@ -12,7 +12,7 @@ __all__ = ["CredentialSource", "TemporaryCredentials"]
 
 @dataclass(frozen=True, slots=True)
 class TemporaryCredentials:
-    """Credentials of a session of AWS STS. Neither repr nor pickle has the secrets."""
+    """Credentials of an AWS STS session. Repr and pickle omit the secrets."""
 
     access_key_id: Secret
     secret_access_key: Secret
@@ -22,7 +22,7 @@ class TemporaryCredentials:
 
 
 class CredentialSource(Protocol):
-    """Temporary credentials that another process obtained. Sources that are equal give those of the
+    """Temporary credentials that another process obtained. Equal sources return credentials of the
     same identity."""
 
     def current(self) -> TemporaryCredentials:

@@ -17,8 +17,8 @@ _NEVER: Final = "9999-12-31T00:00:00Z"
 
 
 def use_source(session: Any, source: CredentialSource) -> None:
-    """Make all clients of a session use the credentials of a source, the newest ones at each
-    renewal."""
+    """Make all clients of a session use the credentials of a source; a renewal takes its newest
+    ones."""
     provider: Any = _SourceProvider(source)
     session.register_component("credential_provider", AioCredentialResolver(providers=[provider]))
 
@@ -33,7 +33,7 @@ class _SourceProvider:
         self._source = source
 
     async def load(self) -> AioDeferredRefreshableCredentials:
-        """The credentials, which are taken from the source when they are first needed."""
+        """The credentials, taken from the source on first use."""
         return AioDeferredRefreshableCredentials(self._fetch, _METHOD)
 
     async def _fetch(self) -> dict[str, Any]:

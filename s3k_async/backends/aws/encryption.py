@@ -105,7 +105,7 @@ def customer_key_headers(aws: AwsConfig, operation: str) -> list[tuple[str, str]
 
 
 def is_customer_key(text: str) -> bool:
-    """Whether a text is the base64 of a key of 256 bits."""
+    """Whether a string is a 256-bit key in base64."""
     try:
         return len(base64.b64decode(text, validate=True)) == _KEY_BYTES
     except (binascii.Error, ValueError):
@@ -113,8 +113,8 @@ def is_customer_key(text: str) -> bool:
 
 
 def require_private(aws: AwsConfig, endpoint: str) -> None:
-    """Raises ConfigError if a customer key would be sent over an unencrypted connection to another
-    machine, or is none."""
+    """Raises ConfigError for an invalid customer key, or if it would be sent over an unencrypted
+    connection to another machine."""
     if not aws.customer_key:
         return
     if not is_customer_key(aws.customer_key.reveal()):

@@ -97,7 +97,7 @@ async def open_channel(client: Any, runtime: Runtime) -> Channel:
 
 
 async def static_channel(access: StaticAccess, config: AwsConfig, runtime: Runtime) -> Channel:
-    """The channel of settings that are known without botocore. Raises ConfigError for certificates
+    """A channel for settings that are known without botocore. Raises ConfigError for certificates
     that cannot be read."""
     http = PooledHttp(config, access.authorities)
     await http.need_context(access.endpoint)

@@ -1,8 +1,8 @@
-"""The mapping of errors in a request, those of libraries among them, to those of this package.
+"""The mapping of errors in a request, including those of libraries, to those of this package.
 
-`library_errors` has those of botocore, aiobotocore and aiohttp. It is imported with the first of
-them, as clients with static credentials need none of these libraries. `refusals` has those of
-answers.
+`library_errors` maps those of botocore, aiobotocore and aiohttp. It is imported when the first of
+them occurs, since clients with static credentials do not need these libraries. `refusals` maps
+error responses.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class map_exceptions:  # noqa: N801 - used as a function
 
 
 def is_of_library(error: BaseException) -> bool:
-    """Whether a class of an error is one of botocore, aiobotocore or aiohttp. Imports none."""
+    """Whether an error class belongs to botocore, aiobotocore or aiohttp. Imports none of them."""
     return any(cls.__module__.partition(".")[0] in _LIBRARIES for cls in type(error).__mro__)
 
 

@@ -65,8 +65,8 @@ def translate(
     codes: Codes | None = None,
     decode: Decoder = dict,
 ) -> S3kError | None:
-    """The error for one of a library; see `map_exceptions`. None for one of its parsers, which is
-    not documented. Secrets are removed from the library's error."""
+    """The error for a library's error; see `map_exceptions`. None for errors of its parsers, which
+    are not documented. Secrets are removed from the library's error."""
     if not isinstance(error, _KNOWN):
         return None
     _redact_request(error)
@@ -76,7 +76,7 @@ def translate(
 def _definite(
     error: BaseException, path: str | None, codes: Codes | None, decode: Decoder
 ) -> S3kError | None:
-    """The error for a refusal, and for a request that was not sent."""
+    """The error for a rejected request, and for a request that was not sent."""
     inner = getattr(error, "kwargs", {}).get("error")
     if isinstance(inner, S3kError):
         # Raised by aiohttp; botocore has no class for it.
@@ -95,7 +95,7 @@ def _definite(
 
 
 def _without_answer(error: BaseException, path: str | None, writing: bool) -> S3kError:
-    """The error for a request without a whole answer."""
+    """The error for a request without a complete answer."""
     if isinstance(error, boto.EndpointConnectionError):
         # aiobotocore raises this for every aiohttp ClientConnectionError; only ClientConnectorError
         # is from connecting.

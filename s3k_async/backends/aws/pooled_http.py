@@ -71,7 +71,7 @@ class PooledHttp:
 
 
 def pooled_exchange(place: str, settings: PoolSettings, read_timeout: float) -> Exchange:
-    """Requests to the host of a URL, by TLS if the URL is one of HTTPS."""
+    """Requests to the host of a URL, over TLS for HTTPS."""
     parts = urlsplit(place)
     secure = parts.scheme == "https"
     if not secure:
@@ -94,8 +94,8 @@ def socket_factory(options: Sequence[tuple[int, int, int]]) -> _Opened:
 
 
 def verified_by(context: ssl.SSLContext, authorities: str | bool | None) -> None:
-    """Make a context verify certificates by those of a file, or, if that is False, verify
-    nothing. Raises OSError."""
+    """Make a context verify certificates by those of a file, or none if that is False. Raises
+    OSError."""
     if authorities is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -108,7 +108,7 @@ def verified_by(context: ssl.SSLContext, authorities: str | bool | None) -> None
 
 def _bundle() -> str:
     """The certificates that botocore trusts: those of certifi if it is installed, else its own.
-    Imports neither of them."""
+    Imports neither."""
     for package in ("certifi", "botocore"):
         found = importlib.util.find_spec(package)
         for folder in (found and found.submodule_search_locations) or ():

@@ -1,4 +1,4 @@
-"""Text that is kept out of logs, reprs and pickles."""
+"""Strings that are kept out of logs, reprs and pickles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["Secret"]
 
 
 class Secret:
-    """Text hidden from reprs, log lines and pickles. Unpickled, it is empty and is resolved
-    anew."""
+    """A string that reprs, log lines and pickles omit. After unpickling it is empty, and is
+    resolved again."""
 
     __slots__ = ("_value",)
 

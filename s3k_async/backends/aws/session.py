@@ -1,7 +1,7 @@
 """Sessions and clients of aioboto3, made from the settings on first use.
 
-A client belongs to the process and the event loop that first used it. Signed requests need no more
-than a channel, which does without botocore if region, endpoint and credentials are known without it
+A client belongs to the process and the event loop that first used it. Signed requests need only a
+channel, which does not need botocore if region, endpoint and credentials are known without it
 (`static_access`). botocore is imported, and its service models are read and parsed, in a worker
 thread. The first call on the loop only makes the client's classes and, over TLS, loads the
 certificates (some tens of milliseconds).
@@ -110,8 +110,8 @@ class AwsClient:
         return self._client
 
     async def _join(self) -> anyio.Lock:
-        """Make the client one of the running loop and this process, and discard what belongs to
-        others. Returns the lock for making its parts. Raises ClosedClientError, WrongLoopError."""
+        """Bind the client to the running loop and this process, and discard the parts of others.
+        Returns the lock for creating its parts. Raises ClosedClientError, WrongLoopError."""
         if self._closed:
             raise ClosedClientError(f"the {self.service} client is closed")
         loop = asyncio.get_running_loop()
@@ -377,7 +377,7 @@ def _pay(params: Mapping[str, Any], **_: Any) -> None:
 
 
 def _add_customer_key(config: AwsConfig, params: Mapping[str, Any], model: Any, **_: Any) -> None:
-    """Add the headers of SSE-C, for all operations in one place."""
+    """Add the headers of SSE-C to requests of any operation."""
     params["headers"].update(customer_key_headers(config, model.name))
 
 

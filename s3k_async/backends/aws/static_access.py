@@ -1,9 +1,9 @@
 """Access to a service by settings and environment variables alone, without botocore.
 
 botocore determines region, endpoint and credentials from many more sources: profiles, the instance
-metadata service, IAM Identity Center, processes, roles. Its import takes longer than a short
-command. So it is not imported where none of those sources can matter: the keys are in the settings
-or the environment, there is no shared configuration file, and neither a variable nor a proxy
+metadata service, IAM Identity Center, processes, roles. Importing it takes longer than a short
+command. It is therefore not imported if none of those sources can have an effect: the keys are in
+the settings or the environment, there is no shared configuration file, and no variable or proxy
 requires anything else. Otherwise `static_access` returns None, and botocore decides.
 
 Variables: "Environment variables" of the AWS SDKs and Tools Reference Guide. Endpoints: "Service
@@ -45,7 +45,7 @@ _OTHER_VARIABLES: Final = (
     "AWS_USE_",
     "BOTO_CONFIG",
 )
-"""Starts of variables with which botocore may choose another endpoint or other credentials."""
+"""Prefixes of variables by which botocore may choose another endpoint or other credentials."""
 _COMMERCIAL: Final = re.compile(r"(?!cn-)[a-z]{2}-[a-z]+-[0-9]+")
 """Regions of the partition `aws`."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -133,11 +133,12 @@ def _authorities(config: AwsConfig) -> str | bool:
 
 
 def _exists(path: str) -> bool:
-    """As botocore looks for a file: without a home directory, or in one that may not be read, there
-    is none."""
+    """Whether botocore would find a file: there is none without a home directory, or in an
+    unreadable one."""
     return os.path.exists(os.path.expanduser(os.path.expandvars(path)))
 
 
 def _is_proxied(endpoint: str) -> bool:
-    """Whether there may be a proxy for an endpoint: exceptions are left to botocore."""
+    """Whether a proxy may apply to an endpoint; botocore evaluates exceptions such as
+    `no_proxy`."""
     return not {urlsplit(endpoint).scheme.lower(), "all"}.isdisjoint(getproxies())

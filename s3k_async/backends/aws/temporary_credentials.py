@@ -1,7 +1,7 @@
 """Temporary credentials for another process.
 
-Credentials that are temporary already, such as those of a role, are passed on; long-lived ones are
-exchanged for those of a session. Source: AWS STS API Reference, GetSessionToken.
+Credentials that are already temporary, such as those of a role, are passed on; long-lived ones are
+exchanged for session credentials. Source: AWS STS API Reference, GetSessionToken.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ async def temporary_credentials(
 ) -> TemporaryCredentials:
     """Temporary credentials of the identity in the settings.
 
-    Those of a role are new; other temporary ones have the lifetime that is left to them; for
-    long-lived ones GetSessionToken gives new ones, valid for twelve hours. Raises ConfigError
-    (an `endpoint` without `sts_endpoint`), CredentialsError, and errors of the service.
+    A role is assumed anew; other temporary credentials keep their remaining lifetime; for
+    long-lived ones GetSessionToken returns new ones, valid for twelve hours. Raises ConfigError (an
+    `endpoint` without `sts_endpoint`), CredentialsError, and errors of the service.
     """
     client = AwsClient("sts", replace(config, endpoint=config.sts_endpoint))
     try:

@@ -165,7 +165,7 @@ class WireItems(DynamoTableAdmin):
 
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
         """The answer to a request for items, within the capacity limit. Raises the error of a
-        refusal."""
+        rejected request."""
         limit = current_capacity_limit()
         if limit is None:
             return await self._ask(target, body, path, writing=writing)
