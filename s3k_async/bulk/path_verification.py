@@ -28,9 +28,9 @@ __all__ = ["BATCH", "THREADS", "PathVerifier"]
 THREADS: Final = 16
 """Files that are checked concurrently by default."""
 ATTEMPTS: Final = 4
-"""How often a file that keeps changing is checked."""
+"""Maximum number of checks of a file that keeps changing."""
 BATCH: Final = 500
-"""Paths that are looked up together."""
+"""Number of paths that are looked up together."""
 _NO_ENTRY: Final = "the path is listed, but there is no entry"
 
 
@@ -83,9 +83,9 @@ class PathVerifier:
         )
 
     async def _check_file(self, entry: Entry, *, listed: bool) -> None:
-        """Check a file. A problem is reported if the entry is unchanged after the data was read,
-        since data of a former version may have been collected. A file that keeps changing has none:
-        its data is being written."""
+        """Check a file. A problem is reported only if the entry is unchanged after the check, since
+        the data of a former version may have been collected. A file that keeps changing has no
+        problem: its data is being written."""
         for _ in range(ATTEMPTS):
             found = await self._problems(entry)
             again = await self._read_again(entry.path) if found else entry
@@ -136,9 +136,9 @@ class PathVerifier:
         return [blob for blob in found if blob is not None]
 
     def _is_suspect(self, entry: Entry, blobs: Sequence[BlobInfo]) -> bool:
-        """Whether the data has another entity tag than when it was written: it was replaced, or
-        copied with the whole location, which its checksum decides. Tags of data that moves between
-        tiers are not kept; the rules compare those of adopted objects."""
+        """Whether the entity tag differs from the recorded one: the data was replaced, or copied
+        with the whole location, which the checksum decides. The tags of data that moves between
+        tiers are not recorded; the rules compare those of adopted objects."""
         physical = str(entry.physical)
         if is_uri(physical) or has_extents(physical) or isinstance(self.scope.blobs, TieredBlobs):
             return False
@@ -146,7 +146,7 @@ class PathVerifier:
 
 
 def _entry(found: Entry | S3kError | None) -> Entry | None:
-    """The entry of a lookup; None for a path that cannot have one. Raises its error."""
+    """The entry of a lookup; None if there is none. Raises other errors of the lookup."""
     if isinstance(found, PathNotFoundError | NotDirectoryError):
         return None
     if isinstance(found, S3kError):

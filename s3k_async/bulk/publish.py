@@ -41,7 +41,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], object]
 Upload: TypeAlias = Callable[[WriteTarget], Awaitable[Content]]
 """Uploads the data for a target, under its object id."""
 Plan: TypeAlias = Callable[[WriteTarget], PlannedUpload | None]
-"""The upload of the data for a target, if its content is known before."""
+"""The planned upload of the data for a target; None if its content is not known in advance."""
 
 
 async def write(
@@ -118,7 +118,8 @@ class _NewData:
     lease_ms: int = 0
 
     async def publish(self, target: WriteTarget, publish: Callable[..., Awaitable[Entry]]) -> Entry:
-        """Upload the data, unless it was uploaded for the same object id, and publish it."""
+        """Upload the data, unless it was already uploaded for the same object id, and publish
+        it."""
         if self.object_id != target.object_id:
             await self.drop(ConflictError("another object", path=target.path))
         planned = None
@@ -141,7 +142,7 @@ class _NewData:
             self.stored = planned.stored
 
     async def drop(self, reason: BaseException) -> None:
-        """Remove the data, if it is certainly unreferenced since publishing failed for
+        """Remove the data if it is certainly unreferenced because publishing failed for
         `reason`."""
         stale, self.stored = self.stored, None
         if stale is not None:

@@ -23,8 +23,9 @@ async def move_to(
     """Move a file or a directory into another volume: copied completely, and only then deleted.
 
     Files are deleted by conditional writes at the id and version that they had before the copy.
-    Entries that are created or changed in the source meanwhile are kept, with the directories above
-    them, and listed as failures. Raises as `S3kClient.copy`; then the source is unchanged.
+    Entries that are created or changed in the source meanwhile are kept, with their parent
+    directories, and are listed as failures. Raises the errors of `S3kClient.copy`; the source is
+    then unchanged.
     """
     top = await client.stat(source)
     if top.path == ROOT:

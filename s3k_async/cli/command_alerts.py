@@ -27,7 +27,7 @@ class CommandAlerts:
     """
 
     def __init__(self, invocation: Invocation, config: VolumeConfig | None, operation: str) -> None:
-        """`config`: None if it is only known later, and passed to `start`."""
+        """`config`: None if it is passed to `start` later."""
         self._invocation = invocation
         self._config = config
         self._operation = operation

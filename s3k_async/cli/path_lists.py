@@ -48,8 +48,8 @@ class PathList:
     """A validated list."""
 
     volume: Address | None
-    """The first address, of the volume of all records unless there are several; None for an empty
-    list."""
+    """The address in the first record: that of all records, unless the list has several volumes.
+    None for an empty list."""
     count: int
     """Number of records."""
     _reader: _Reader
@@ -64,7 +64,7 @@ class PathList:
             yield chunk
 
     async def chunks_by_volume(self) -> AsyncGenerator[tuple[str | None, list[str]], None]:
-        """Volumes as in addresses, and the normalised paths of them in a chunk. Raises as
+        """The address of each volume, and its normalised paths in a chunk. Raises the errors of
         `chunks`."""
         records = self._reader.records()
         while chunk := await to_thread.run_sync(lambda: list(islice(records, CHUNK))):

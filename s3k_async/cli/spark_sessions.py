@@ -29,7 +29,7 @@ __all__ = ["session_for", "spark_error"]
 TICK_SECONDS: Final = 0.5
 """Interval of progress reports."""
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by `spark-submit`, which names the master as well."""
+"""Variable set by `spark-submit`, which also determines the master."""
 _ABORTED = re.compile(r"Job aborted due to stage failure: .*?\(TID [0-9]+\) \([^)]*\): ")
 """The prefix that names the failed task, before its error."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
@@ -46,11 +46,10 @@ def session_for(
     *,
     title: str | None = None,
 ) -> Iterator[tuple[SparkSession, SparkVolume]]:
-    """The running session, or a new one that ends with the command; and the volume. `title`: show
-    the tasks of the session as progress with this title.
+    """The running session, or a new one that ends with the command, and the volume. `title`: show
+    the session's tasks as progress under this title.
 
-    Raises PathExistsError if `output` exists, before any work is done whose result could then not
-    be written.
+    Raises PathExistsError if `output` exists, before any work whose result could not be written.
     """
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -79,8 +78,8 @@ def session_for(
 
 
 def _started(master: str | None, log: IO[bytes] | None) -> SparkSession:
-    """A new session, on this machine unless `master` or spark-submit names another place. The
-    output of its JVM, which includes that of Python workers, is written to `log`."""
+    """A new session, local unless `master` or spark-submit specifies otherwise. The output of its
+    JVM, which includes that of Python workers, is written to `log`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -156,15 +155,15 @@ def _watch(
 
 
 def _first_line(log: IO[bytes]) -> str:
-    """The first line of the output of a JVM that is no warning."""
+    """The first line of a JVM's output that is not a warning."""
     log.seek(0)
     lines = log.read().decode(errors="replace").splitlines()
     return next((each for each in lines if each and not each.startswith("WARNING")), "")
 
 
 def spark_error(error: Exception, output: str = "") -> S3kError:
-    """An error of Spark as one of this package, in a line: that of the failed task, or Spark's
-    message. `output`: what the JVM wrote first, which says why it did not start."""
+    """An error of Spark as one of this package, in one line: that of the failed task, or Spark's
+    message. `output`: the first output of the JVM, which says why it did not start."""
     from s3k_async.spark.task_rows import error_from
 
     text = str(getattr(error, "java_exception", error))

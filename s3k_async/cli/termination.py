@@ -1,4 +1,4 @@
-"""SIGTERM, which ends a command as Ctrl-C does."""
+"""SIGTERM, which cancels a command as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Final
 __all__ = ["TerminatedError", "Termination"]
 
 REPEAT_SECONDS: Final = 1.0
-"""A further SIGTERM within this time is part of the first one: `timeout` sends it to the process,
-and then to its group."""
+"""Seconds in which a further SIGTERM is ignored: `timeout` sends one to the process, and then one
+to its group."""
 _REPEAT: Final = 0.05
 """Seconds after which a lost interrupt is repeated."""
 
@@ -83,8 +83,8 @@ class Termination:
                 self._repetition.join()
 
     def cause(self, error: BaseException) -> BaseException:
-        """TerminatedError for an interrupt that the signal caused, else the error itself. Python
-        wraps some, as those of an import that defines a class."""
+        """TerminatedError for an interrupt that the signal caused, otherwise the error itself.
+        Python wraps some interrupts, such as those in a class definition."""
         if self._received_at is None:
             return error
         found: BaseException | None = error
@@ -118,8 +118,8 @@ class Termination:
 
 @contextmanager
 def _sigint_handler() -> Iterator[None]:
-    """A handler of SIGINT, which event loops replace by their own. If it was ignored, as in a
-    background job, it stays blocked."""
+    """Handle SIGINT if it was ignored, as in a background job, so that event loops replace the
+    handler with their own. The signal itself stays blocked."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         yield
         return

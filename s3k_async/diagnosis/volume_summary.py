@@ -67,7 +67,7 @@ class VolumeSummary:
     blobs: Mapping[str, BlobSummary]
     """By `data`, `log` and `hot`, if there is one."""
     last_runs: Sequence[LastRun] = ()
-    """The last check, repair and garbage collection, as far as they were recorded."""
+    """The last recorded check, repair and garbage collection."""
 
 
 async def summarize(

@@ -1,7 +1,8 @@
 """The record of the last check, repair and garbage collection of a volume.
 
-One small object each beside the audit trails, `audit/last/<operation>` in the log location, which
-the next run replaces. It only informs: a damaged one is ignored, and no decision depends on it.
+Each is a small object beside the audit trails, `audit/last/<operation>` in the log location, which
+the next run replaces. The records are informational: a damaged one is ignored, and no decision
+depends on them.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ LAST_RUNS: Final = "audit/last/"
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """A run on a whole volume that has ended, and what it found. `counts`: of problems by kind,
-    of repairs as `repaired`; of gc the deleted objects by reason, and those that `failed`."""
+    """A completed run on a whole volume, and its findings. `counts`: problems by kind, and
+    `repaired` for repairs; for gc deleted objects by reason, and `failed` for those that could not
+    be deleted."""
 
     kind: RunKind
     time_ms: int
-    """The end, milliseconds since the epoch."""
+    """End of the run, milliseconds since the epoch."""
     clean: bool
-    """Whether no problem is left, and nothing failed."""
+    """Whether no problem remains and nothing failed."""
     counts: Mapping[str, int]
 
 
@@ -79,9 +81,9 @@ def _problems(report: VerifyReport) -> dict[str, int]:
 
 
 async def record_run(volume: FsckVolume, run: LastRun | None) -> None:
-    """Replace the record of the last run of this kind. Not in volumes without an operation log or
-    open for reading only. A run does not fail because of it: an error is a warning, and without the
-    permission to write nothing is recorded."""
+    """Replace the record of the last run of this kind. Nothing is recorded in volumes without an
+    operation log, in read-only ones, or without write permission. Other errors are warnings, and do
+    not fail the run."""
     if run is None or volume.log_blobs is None or volume.read_only:
         return
     data = json.dumps(asdict(run), separators=(",", ":")).encode("ascii")
@@ -107,7 +109,7 @@ async def read_last_runs(blobs: BlobStore) -> list[LastRun]:
 
 
 def _parsed(kind: str, data: bytes) -> Iterator[LastRun]:
-    """The record; nothing for one that is not of this form."""
+    """The record; none if it does not have this form."""
     try:
         found = json.loads(data)
         run = LastRun(

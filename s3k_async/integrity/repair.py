@@ -234,7 +234,7 @@ async def _repair(
     held: int,
     tell: Tell,
 ) -> None:
-    """Rounds of repairs, until one finds nothing that it can repair."""
+    """Run rounds of repairs until one finds nothing that it can repair."""
     raced = False
     while report.rounds < ROUNDS:
         report.rounds += 1

@@ -165,8 +165,8 @@ class MetadataStore(DirectoryStore):
         upload: DataUpload | None = None,
     ) -> Entry:
         """Publish `content` as the file at the target, in one write. `mtime_ms`: its modification
-        time; None is now. `attributes`: in their stored form; None: an existing file keeps its
-        own. `upload`: stores the data, while the operation is being logged; may be called again.
+        time; None is now. `attributes`: in their stored form; None: an existing file keeps its own.
+        `upload`: stores the data while the operation is being logged; may be called repeatedly.
 
         Raises PathExistsError (an entry exists, and not `overwrite`), ConflictError (the path has
         changed since `prepare`; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.

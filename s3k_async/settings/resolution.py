@@ -187,8 +187,8 @@ def local_table(
     config: str | os.PathLike[str] | None = None,
     **options: object,
 ) -> TableLocation:
-    """The location of a table, written as the option `table`, with the service settings of tables
-    that `local_tuning` reads. Raises ConfigError."""
+    """The location of a table in the form of the option `table`, with the service settings of
+    tables that `local_tuning` reads. Raises ConfigError."""
     kind = TABLES.of_setting(table)
     return kind.parse(
         kind.anchored(table, None), _aws(_local_values(None, config, options), "table")

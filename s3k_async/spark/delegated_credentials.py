@@ -1,10 +1,10 @@
-"""Temporary credentials of the driver for tasks, which a broadcast variable carries.
+"""Temporary credentials of the driver for tasks, distributed in a broadcast variable.
 
 A configuration for tasks refers to them. When Spark pickles it with the function of a stage, the
-pickle has the id of the broadcast variable, and the driver first renews credentials that have spent
-half of their lifetime: so each stage begins with fresh ones. A client that a worker process keeps
-open takes the newest ones that its tasks have received. Spark shows no content of broadcast
-variables, and encrypts it with `spark.io.encryption.enabled`.
+pickle contains the id of the broadcast variable, and the driver first renews credentials after half
+of their lifetime, so that each stage begins with fresh ones. A client that a worker process keeps
+open uses the newest credentials that its tasks have received. Spark does not display the content of
+broadcast variables, and encrypts it with `spark.io.encryption.enabled`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ _LOG = logging.getLogger(__name__)
 
 Place = TypeVar("Place", bound=Location)
 _Shipped: TypeAlias = tuple[int, str, str, str, int | None]
-"""When the driver obtained them, ms since 1970, the text of the secrets, and when they expire: the
-content of a broadcast variable."""
+"""The content of a broadcast variable: when the driver obtained the credentials, ms since 1970, the
+secrets, and when they expire."""
 
 _received: Final[dict[tuple[int, str], tuple[int, TemporaryCredentials]]] = {}
-"""In tasks, the newest credentials by process id and identity, and when they were obtained."""
+"""In tasks: by process id and identity, when the newest credentials were obtained, and these
+credentials."""
 
 
 class DelegatedCredentials:
@@ -69,8 +70,8 @@ class DelegatedCredentials:
         return _receive, (self.identity, self._broadcast)
 
     def current(self) -> TemporaryCredentials:
-        """As `CredentialSource.current`: renewed after half of their lifetime. A failed renewal is
-        an error only once they have expired."""
+        """As `CredentialSource.current`. They are renewed after half of their lifetime; a failed
+        renewal is only a warning until they have expired."""
         with self._lock:
             if self._issued is None or SYSTEM.now_ms() >= self._renew_ms:
                 try:
@@ -129,7 +130,8 @@ class ReceivedCredentials:
 
 
 def _receive(identity: str, broadcast: Broadcast[_Shipped]) -> ReceivedCredentials:
-    """In a task: keep the credentials, unless there are newer ones, which need not expire later."""
+    """In a task: keep the credentials, unless newer ones are known. Newer ones may expire
+    earlier."""
     issued_ms, key, secret, token, expires = broadcast.value
     found = TemporaryCredentials(Secret(key), Secret(secret), Secret(token), expires)
     place = os.getpid(), identity
@@ -140,8 +142,8 @@ def _receive(identity: str, broadcast: Broadcast[_Shipped]) -> ReceivedCredentia
 
 
 def delegating(spark: SparkSession, config: VolumeConfig) -> VolumeConfig:
-    """The configuration of tasks, with credentials of the driver if its settings say so. Raises
-    ConfigError, CredentialsError, and errors of AWS STS."""
+    """The configuration of tasks, with credentials of the driver if `delegate_credentials` is set.
+    Raises ConfigError, CredentialsError, and errors of AWS STS."""
     if not config.tuning.delegate_credentials:
         return config
     sources: dict[str, DelegatedCredentials] = {}
@@ -188,7 +190,7 @@ def refuse_delegation(config: VolumeConfig) -> None:
 
 
 def _identity(config: AwsConfig) -> str:
-    """Equal for settings with the same credentials; says nothing about them."""
+    """Equal for settings with the same credentials, without revealing them."""
     parts = (
         config.access_key_id.reveal(),
         config.session_token.reveal(),

@@ -73,7 +73,7 @@ from s3k_async.volumes import Volume
 __all__ = ["GcReport", "gc"]
 
 _UNITS: Final = {"data": "objects", "table": "entries", "swept": "objects"}
-"""The units of the counts by stage; those of the others are operations of the log."""
+"""Units of the progress counts by stage; in other stages, operations of the log."""
 
 CANDIDATE: Final = (
     "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths "

@@ -186,8 +186,8 @@ class JobRun:
 
     @contextmanager
     def counted(self, phase: str, unit: str = "entries") -> Iterator[Accumulator[int]]:
-        """A counter of `unit` that tasks add to, reported while the body runs and at its end. It
-        counts repeated tasks twice.
+        """A counter of `unit` that tasks add to, reported while the body runs and at its end.
+        Retried tasks are counted twice.
         """
         counter = self.spark.sparkContext.accumulator(0)
         if self._progress is None:

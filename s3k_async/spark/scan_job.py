@@ -46,7 +46,7 @@ from s3k_async.volumes import Volume
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
 
 _UNITS: Final = {"table": "entries", "data": "objects"}
-"""The units of the counts by stage; those of the others are operations of the log."""
+"""Units of the progress counts by stage; in other stages, operations of the log."""
 
 PARTS_OF_A_PARTITION: Final = 8
 """Minimum number of parts in a partition, so that partitions are of similar size."""

@@ -146,7 +146,7 @@ def spark_volume(
 
     `context`: for driver and executors, instead of that in their Java options. A configuration is
     used unchanged. With `delegate_credentials`, `executors` is for tasks of this session only.
-    Raises ConfigError, and as `temporary_credentials`.
+    Raises ConfigError and the errors of `temporary_credentials`.
     """
     found = spark_settings(spark).volume(volume, config=config, context=context, **settings)
     return with_credentials(spark, found)

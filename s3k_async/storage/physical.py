@@ -110,8 +110,8 @@ class PhysicalStorage:
         return f"PhysicalStorage({self.blobs!r})"
 
     def at(self, path: str) -> PhysicalStorage:
-        """The storage that stores the content of a new file at a path as the rules say. Raises
-        ConfigError in a volume with a hot location, which would lose class and tags."""
+        """The storage for the content of a new file at a path, by the storage rules. Raises
+        ConfigError in a volume with a hot location, where moves would lose class and tags."""
         if not self._rules:
             return self
         if isinstance(self.blobs, TieredBlobs):
@@ -147,8 +147,9 @@ class PhysicalStorage:
             raise
 
     def planned(self, object_id: str, data: Buffer) -> PlannedUpload | None:
-        """An upload of bytes under a fresh physical key, whose content is known already; None if it
-        is not, so that `put` must store them first. `data` must not change before it is stored."""
+        """A planned upload of bytes under a fresh physical key; None if their entity tag cannot be
+        computed, so that `put` has to store them first. `data` must not change before it is
+        stored."""
         view = memoryview(data).cast("B")
         etag = self._tags.of(view)
         if etag is None or len(view) > self.tuning.multipart_threshold:

@@ -1,8 +1,9 @@
-"""Small uploads whose content is known before they are stored, so that it can be logged meanwhile.
+"""Planned uploads: small uploads whose entity tag is computed in advance, so that they can be
+logged while they are being stored.
 
-The log has the entity tag of a file's data. S3 gives an object that one request stores the MD5
-digest of its bytes as the tag, unless it is encrypted with KMS or a customer's key. Source: Amazon
-S3 API Reference, data type Object, ETag.
+The log records the entity tag of a file's data. In S3 the tag of an object that one request stored
+is the MD5 digest of its bytes, unless it is encrypted with KMS or a customer key. Source: Amazon S3
+API Reference, data type Object, ETag.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from s3k_async.model import Content
 __all__ = ["PLANNED_BYTES", "DigestTags", "PlannedUpload"]
 
 PLANNED_BYTES: Final = 64 * 1024
-"""Most bytes of a planned upload. Storing more takes so long that little is gained, and the digest
-takes processor time."""
+"""Maximum bytes of a planned upload. For more, the time of the upload outweighs the gain, and the
+digest takes processor time."""
 
 
 class DigestTags:
-    """Whether the entity tags of a store are the MD5 digests of the bytes, as far as its answers
-    have shown: the first one decides, until another one differs."""
+    """Whether the entity tags of a store are MD5 digests of the bytes: its first answer decides,
+    until a later one differs."""
 
     def __init__(self) -> None:
         self._found: bool | None = None
 
     def of(self, data: Buffer) -> str | None:
-        """The tag that bytes will have; None if it is not known."""
+        """The tag that the bytes will have; None if it is not known."""
         return _digest(data) if self._found and len(data) <= PLANNED_BYTES else None
 
     def learn(self, data: Buffer, etag: str) -> None:
@@ -39,12 +40,12 @@ class DigestTags:
             self._found = etag == _digest(data)
 
     def refute(self) -> None:
-        """Note that a tag was another one than the digest."""
+        """Note that a tag differed from the digest."""
         self._found = False
 
 
 class PlannedUpload:
-    """Bytes that are about to be stored, and their content as far as it is known before."""
+    """Bytes to be stored, and their content as it is known in advance."""
 
     def __init__(
         self, content: Content, put: Callable[[], Awaitable[Content]], tags: DigestTags
@@ -57,8 +58,8 @@ class PlannedUpload:
         self._tags = tags
 
     async def store(self) -> None:
-        """Store the bytes, unless they are. Raises BlobChangedError if the store gave them another
-        tag than the planned one, and the errors of `PhysicalStorage.put`."""
+        """Store the bytes, unless they are stored already. Raises BlobChangedError if their tag
+        differs from the planned one, and the errors of `PhysicalStorage.put`."""
         if self.stored is None:
             self.stored = await self._put()
         if self.stored != self.content:

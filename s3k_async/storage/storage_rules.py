@@ -60,7 +60,7 @@ class StorageRules:
         return any(terms.tags for terms in self.terms.values())
 
     def at(self, path: str) -> StorageTerms:
-        """The terms for a new file; `/` for one whose path is not known."""
+        """The terms for a new file; use `/` if its path is not known."""
         while path != ROOT:
             path = path.rpartition("/")[0] or ROOT
             if path in self.terms:

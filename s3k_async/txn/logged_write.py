@@ -151,7 +151,7 @@ class LoggedWriter:
     ) -> None:
         """Log the operations around the table writes of `body`; the commit record is written
         asynchronously. `counted_at`: a path in the bucket of entries whose path is not known.
-        `upload`: of their data, which is stored before `body` runs.
+        `upload`: the upload of their data, which is stored before `body` runs.
 
         After the pending entry is written, a cancellation waits for the end: the rest is short, and
         abandoning it would leave the outcome unknown. A definite failure rolls the log back; an
@@ -239,7 +239,7 @@ class LoggedWriter:
 
 
 async def _withdraw(beginning: asyncio.Task[PendingLog]) -> None:
-    """Cancel operations that are being logged, or roll them back."""
+    """Cancel the logging of operations, or roll them back."""
     beginning.cancel()
     await asyncio.wait({beginning})
     if not beginning.cancelled() and beginning.exception() is None:

@@ -1,9 +1,9 @@
 """Shared tables: several volumes in one table, each below a prefix of its own.
 
 The record of a shared table is at the key of the record of a volume without a prefix, and is
-created by the same conditional write. So a table has either one volume without a prefix or any
-number of volumes with one, and clients that do not know prefixes refuse the format of the record.
-The catalog is one partition with an item for each volume, in place of the table's tag.
+created by the same conditional write. A table therefore has either one volume without a prefix or
+any number of volumes with one, and clients that do not support prefixes refuse the format of the
+record. The catalog is one partition with an item for each volume, in place of the table's tag.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from s3k_async.txn.volume_record import (
 __all__ = ["CatalogEntry", "catalog", "is_shared", "remove_items", "require_shareable", "share"]
 
 _SEGMENTS: Final = 8
-"""Segments of a scan for removal, read at once."""
+"""Number of concurrent segments of a scan for removal."""
 _EXISTS: Final = Condition()
 _IDENTITY: Final = ("id", "ver", OPERATION)
-"""Attributes that differ in items of different volumes, as far as an item has them."""
+"""Attributes that distinguish items of different volumes, if an item has them."""
 _SUCCEEDED: Final = "another volume has this prefix by now"
 
 
@@ -78,7 +78,8 @@ def is_shared(item: Mapping[str, Any] | None) -> bool:
 
 
 async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> bool:
-    """Whether the table is shared already; else it is empty. `whole`: its items, without a prefix.
+    """Whether the table is already shared; otherwise it is empty. `whole`: its items, without a
+    prefix.
 
     Raises VolumeMismatchError (the table has a volume without a prefix), NotAVolumeError (it has
     other items).
@@ -103,7 +104,8 @@ async def require_shareable(whole: ItemStore, table: ItemTable, where: str) -> b
 
 
 async def share(whole: ItemStore, table: ItemTable, where: str, *, runtime: Runtime) -> None:
-    """Make a table a shared one; no effect if it is. Raises as `require_shareable`."""
+    """Make a table a shared one; no effect if it already is. Raises the errors of
+    `require_shareable`."""
     if await require_shareable(whole, table, where):
         return
     record: dict[str, Value] = {
@@ -140,8 +142,8 @@ async def remove_items(
     """Remove the items of a volume that is being destroyed, its record and its item in the catalog
     last, in one transaction. `items`: those of the volume; `whole`: those of the table.
 
-    Raises VolumeMismatchError if another volume has the prefix by now, and the service's errors;
-    repeated, it continues.
+    Raises VolumeMismatchError if another volume now has the prefix, and the service's errors; a
+    repeated call continues.
     """
 
     async def is_held() -> bool:
@@ -177,9 +179,9 @@ async def _delete(
     is_held: Callable[[], Awaitable[bool]],
     runtime: Runtime,
 ) -> None:
-    """Delete items, some of which another client may be deleting. `is_held` is asked after the
-    items were read, so that they are not those of the next volume with the prefix; one that such a
-    volume writes later at the same key differs."""
+    """Delete items, which another client may be deleting, too. `is_held` is called after the items
+    were read, so that they do not belong to the next volume with the prefix; an item that such a
+    volume writes later at the same key differs, and is kept."""
     left = list(found)
     while left and await is_held():
         try:

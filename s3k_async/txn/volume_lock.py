@@ -181,7 +181,7 @@ class VolumeLock:
                 await self._give_up(items, finished=finished)
 
     async def abandon(self, items: RetryingItems) -> None:
-        """Release the lock, if it was acquired, before `held` is entered."""
+        """Release the lock before `held` is entered, if it was acquired."""
         await self._give_up(items, finished=False)
 
     async def change(

@@ -155,7 +155,7 @@ SHARED: Final = "shared"
 """The kind in the record of a shared table, in which every volume has a prefix
 (`txn.shared_table`)."""
 SHARED_FORMAT: Final = 2
-"""The format of that record, which clients without prefixes refuse."""
+"""The format of that record, which clients that do not support prefixes refuse."""
 TAG: Final = "s3k-volume"
 
 TRASH_RETENTION: Final = 86_400
@@ -525,9 +525,9 @@ def beside(data: str) -> str:
 
 
 async def is_empty(store: ItemStore, table: ItemTable) -> bool:
-    """Whether the table holds no item at all. A prefix of a shared table is always taken for empty,
-    since its items could only be found by a scan of all volumes: it is free if it has neither a
-    record nor an item in the catalog, the last items that `destroy` removes."""
+    """Whether the table holds no items. A prefix of a shared table always counts as empty, since
+    its items could only be found by a scan of all volumes: it is free if it has neither a record
+    nor an item in the catalog, the last items that `destroy` removes."""
     if isinstance(table, PrefixedItems):
         return True
     async with aclosing(scan_all(store, limit=1)) as pages:

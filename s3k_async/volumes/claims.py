@@ -103,8 +103,8 @@ def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
 
 
 def _same_table(one: str, other: str) -> bool:
-    """Whether two identities may denote one table, as decided by its backend, and one volume of
-    it."""
+    """Whether two identities may denote the same volume of the same table, as decided by its
+    backend."""
     if one == other:
         return True
     (one, own), (other, others) = (_without_prefix(each) for each in (one, other))
@@ -298,8 +298,8 @@ async def rewrite(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]
 
 
 async def withdraw(blobs: BlobStore, volume_id: str) -> None:
-    """Remove the mark of a volume that is being destroyed. Another volume's is kept: that of the
-    next one at the location, which was created after another client had ended the destruction."""
+    """Remove the mark of a volume that is being destroyed. The mark of another volume is kept: one
+    that was created at the location after another client had completed the destruction."""
     found = await read_claim(blobs)
     if found is not None and found.volume_id == volume_id:
         await blobs.delete(CLAIM)

@@ -83,7 +83,7 @@ class VolumeConnections:
         return self._retrying(store), store
 
     def whole_table(self) -> tuple[RetryingItems, TableStore]:
-        """As `table`, with the items of all volumes of the table, under their keys in it."""
+        """As `table`, with the items of all volumes of the table, under their full keys."""
         store = self._whole_table()
         return self._retrying(store), store
 

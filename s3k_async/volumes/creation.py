@@ -278,9 +278,9 @@ def _require_kind(config: VolumeConfig, where: str) -> None:
 async def _existing(
     connections: VolumeConnections, items: RetryingItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
-    """The existing record. Raises NotAVolumeError for a table of other software,
-    VolumeMismatchError for a prefix in the table of a volume without one, and for no prefix in a
-    shared table."""
+    """The existing record. Raises NotAVolumeError for a table of other software, and
+    VolumeMismatchError for a prefix in a table that is not shared, or a missing prefix in a shared
+    one."""
     if not await connections.retry_read(table.exists):
         return None
     policy = connections.config.tuning.retry.write

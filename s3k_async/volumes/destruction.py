@@ -68,8 +68,8 @@ async def destroy_volume(
 
     In a shared table only the volume's items are removed; the table is kept, even without volumes.
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
-    volume open notice within seconds, and are waited for in a shared table alone. Without `force`
-    only a volume without files, directories and multipart uploads is removed
+    volume open notice within seconds; only in a shared table does destruction wait for them.
+    Without `force` only a volume without files, directories and multipart uploads is removed
     (DirectoryNotEmptyError). Only the volume's own objects are deleted: bytes and log below its
     scope, in locations with the mark of the volume and of its table; a bucket is kept. For a volume
     without a scope, the data objects that its table or log references are deleted. Raises

@@ -83,7 +83,7 @@ async def exclusive_volume(
 
 
 async def _unlock(opened: Callable[[], Awaitable[Volume]], lock: VolumeLock) -> None:
-    """Release the lock of a volume that was created with it, if it was."""
+    """Release the lock of a volume that was created with one."""
     volume = await opened()
     try:
         await lock.abandon(volume.items)

@@ -91,8 +91,8 @@ async def destroy_volume(
 
     The volume is given as to `S3kClient`, and cannot be opened from then on; clients that have it
     open notice within seconds. Without `force` only a volume without files and directories is
-    removed. Only objects of the volume are deleted; a bucket is kept. In a table with other volumes
-    only its items are removed, after 40 seconds, in which such clients stop.
+    removed. Only objects of the volume are deleted; a bucket is kept. In a shared table only its
+    items are removed, after a wait of 40 seconds for such clients to stop.
 
     Raises ConfigError, DirectoryNotEmptyError (not `force`), VolumeNotFoundError, NotAVolumeError,
     VolumeMismatchError, ReadOnlyVolumeError (kind `s3k-1.0`), PartialFailureError (objects that

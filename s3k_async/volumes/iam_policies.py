@@ -126,9 +126,9 @@ def iam_policy(
     `reader`: everything that changes nothing. `writer`: all verbs of a client. `gc`: garbage
     collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
     creation and destruction. `hot`: the hot location, which only the record of a volume has.
-    `account`: the id of the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`.
-    In a shared table, a role may use the items of the volume alone; but `gc`, `spark` and
-    `operator` may scan the table, which reads the items of all volumes.
+    `account`: the id of the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`. In a
+    shared table, a role may use only the items of the volume; but `gc`, `spark` and `operator` may
+    scan the table, which reads the items of all volumes.
 
     Locations of other services have no part in it. Raises UnsupportedError if none is of AWS,
     ConfigError for a hot location that is none.
@@ -162,9 +162,9 @@ def iam_policy(
 
 
 def _on_table(table: str, actions: frozenset[str], prefix: str) -> list[dict[str, Any]]:
-    """What a role may do with the table. In a shared one it may use the items below the prefix of
-    the volume alone, and not delete the table; what creates volumes may also use the record of the
-    table and its catalog. A scan has no condition key that names items."""
+    """What a role may do with the table. In a shared one it may use only the items below the prefix
+    of the volume, and may not delete the table; a role that creates volumes may also use the record
+    of the table and its catalog. No condition key restricts the items of a scan."""
     if not prefix:
         return [_statement("Table", "dynamodb", actions, [table])]
     keys = [f"{prefix}/*"]

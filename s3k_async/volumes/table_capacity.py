@@ -1,5 +1,5 @@
-"""The capacity of the table of a volume: provisioned or on demand, and a limit of the units that a
-run consumes."""
+"""The capacity of a volume's table: provisioned or on demand, and a limit on the units that a run
+consumes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["limited_capacity", "set_capacity"]
 async def limited_capacity(
     volume: Volume, *, read_units: float | None = None, write_units: float | None = None
 ) -> AsyncIterator[CapacityLimit]:
-    """Let the requests of the body to the table consume these units per second at most, on average
-    over some seconds; None: any number. Renewals of leases are exempt.
+    """Limit the units per second that the requests of the body consume in the table, on average
+    over some seconds; None: no limit. Lease renewals are exempt.
 
     Raises UnsupportedError for a table that does not report consumed units, and
     InvalidArgumentError for a limit that is not positive.

@@ -147,7 +147,7 @@ class LocalFiles:
         return inherited(os.stat("..", dir_fd=private))[0]
 
     def create(self, name: str, private: int, mode: int | None = None) -> int:
-        """A descriptor for writing a new file of the private directory, with `file_mode`. Raises
+        """A descriptor for writing a new file in the private directory, with `file_mode`. Raises
         FileExistsError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=private)
@@ -319,7 +319,7 @@ class LocalFiles:
                 raise not_for_long(key, error)
 
     def link(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
-        """Publish a file of the private directory as the key's. Raises BlobExistsError."""
+        """Publish a file of the private directory under the key. Raises BlobExistsError."""
         try:
             os.link(temporary, name, src_dir_fd=private, dst_dir_fd=parent, follow_symlinks=False)
         except FileExistsError as error:
@@ -329,7 +329,7 @@ class LocalFiles:
             os.link(temporary, name, src_dir_fd=private, dst_dir_fd=parent, follow_symlinks=False)
 
     def rename(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
-        """Publish a file of the private directory as the key's, in the place of its file."""
+        """Publish a file of the private directory under the key, replacing its file."""
         try:
             os.rename(temporary, name, src_dir_fd=private, dst_dir_fd=parent)
         except IsADirectoryError:
@@ -371,7 +371,7 @@ class LocalFiles:
             yield parent, name
 
     def is_synced(self, directory: str) -> bool:
-        """Whether a directory below the root was there, durably, when it was last used."""
+        """Whether a directory below the root is known to be durable, from its last use."""
         return directory in self._synced
 
     def unpublished(self) -> list[tuple[str, int]]:

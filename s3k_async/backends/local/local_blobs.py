@@ -66,7 +66,7 @@ _BATCH = 64
 _SYNCS = 8
 """Threads that sync files and directories."""
 _RANK = 0
-"""Of batches; that of tables is 1, since calls write to them later."""
+"""Rank of the queue of files; that of tables is 1, since calls write to them later."""
 _SHORT = 64 * 1024
 """Bytes that are read on the event loop."""
 _CHUNK = 1 << 30

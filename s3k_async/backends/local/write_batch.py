@@ -1,5 +1,5 @@
-"""Small files of a directory that are written together: each is synced, and each of their
-directories once."""
+"""Small files that are written as a batch: each file is synced, and each of their directories
+once."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from s3k_async.errors import S3kError
 __all__ = ["FileWrite", "WriteBatch"]
 
 _SYNCS: Final = 8
-"""Files that are synced at the same time: the file system can combine these."""
+"""Number of concurrent syncs, which the file system can combine."""
 _STEP_FILES: Final = 16
-"""Files that are written or renamed in one step."""
+"""Number of files that are written or renamed in one step."""
 
 _Calls: TypeAlias = Sequence[Callable[[], Any]]
 _Pauses: TypeAlias = Generator[_Calls, list[Any], None]
 
 _SHORT: Final = 64 * 1024
-"""Bytes that are written on the event loop."""
+"""Maximum bytes that are written on the event loop; longer files are written in threads."""
 
 
 class FileWrite(NamedTuple):
@@ -61,7 +61,7 @@ class _Draft:
     file: int = -1
     is_there: bool = False
     outcome: BlobInfo | S3kError = _UNKNOWN
-    """Its description once its content is durable, unless something failed after that."""
+    """Its description once its content is durable, unless a later step failed."""
 
     def close(self) -> None:
         """Close its descriptor."""
@@ -99,7 +99,7 @@ class WriteBatch:
         return [draft.outcome for draft in self._drafts]
 
     def _fail(self, draft: _Draft, error: BaseException) -> None:
-        """An error of the system, or of this package, is the outcome of the draft."""
+        """Make an error of the system or of this package the outcome of the draft."""
         try:
             with os_errors(os.path.join(self._files.root, draft.write.key)):
                 raise error
@@ -145,7 +145,7 @@ class WriteBatch:
             draft.close()
 
     def _publish(self, private: int) -> _Pauses:
-        """Give the synced drafts their names, and sync each directory once."""
+        """Rename the synced drafts to their keys, and sync each directory once."""
         drafts = [draft for draft in self._drafts if isinstance(draft.outcome, BlobInfo)]
         with ExitStack() as stack:
             if not all(draft.write.if_absent for draft in drafts):
@@ -181,7 +181,7 @@ class WriteBatch:
             yield [partial(fcntl.flock, lock, fcntl.LOCK_SH)]
 
     def _open(self, key: str, stack: ExitStack) -> Generator[_Calls, list[Any], int]:
-        """A descriptor of the directory of a key, which is made in a thread if it is missing."""
+        """A descriptor of the directory of a key. A missing directory is created in a thread."""
         if self._files.is_synced(key.rpartition("/")[0]):
             with suppress(FileNotFoundError, NotADirectoryError):
                 return stack.enter_context(self._files.opened_parent(key))[0]
@@ -204,7 +204,7 @@ class WriteBatch:
         parent.drafts.append(draft)
 
     def _remove(self, private: int) -> None:
-        """Remove what is left in the private directory."""
+        """Remove unpublished drafts from the private directory."""
         for draft in self._drafts:
             draft.close()
             if draft.is_there:

@@ -23,13 +23,13 @@ class StorageTerms:
 
 @runtime_checkable
 class StoresByTerms(Protocol):
-    """Optional for a BlobStore: views that store by terms."""
+    """Optional for a BlobStore: views that store blobs by given terms."""
 
     def stored_by(self, terms: StorageTerms) -> BlobStore:
-        """The same store, with other terms for the blobs that the view stores, by copies as well.
-        It shares the connections, and is not closed."""
+        """A view of the store that applies these terms to the blobs that it stores, copies
+        included. It shares the connections, and is not closed."""
 
 
 def stored_by(store: BlobStore, terms: StorageTerms) -> BlobStore:
-    """As `StoresByTerms.stored_by`; the store itself if it has no such terms."""
+    """As `StoresByTerms.stored_by`; the store itself if it does not support terms."""
     return store.stored_by(terms) if isinstance(store, StoresByTerms) else store

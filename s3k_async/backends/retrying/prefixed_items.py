@@ -43,11 +43,11 @@ from s3k_async.storage_space import StorageSpace
 __all__ = ["CATALOG", "PrefixedItems", "check_table_prefix", "shared_key"]
 
 CATALOG: Final = "s3k:volumes"
-"""Partition key of the catalog of a shared table: one item for each volume, by prefix, with what
-is a tag of the table otherwise."""
+"""Partition key of the catalog of a shared table: one item for each volume, by prefix, with the
+text that is otherwise a tag of the table."""
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 _MOST: Final = 2048
-"""Bytes of a partition key, a limit of DynamoDB that volumes in every table keep."""
+"""Maximum bytes of a partition key, a limit of DynamoDB that applies to volumes in every table."""
 ActionT = TypeVar("ActionT", Put, Update, Delete, Check, Put | Update | Delete, Action)
 _EVERY_CHARACTER: Final = 4
 """Bytes of UTF-8 at most."""
@@ -66,7 +66,7 @@ def check_table_prefix(prefix: str) -> str:
 
 
 def shared_key(prefix: str, key: Key) -> Key:
-    """The key in the table of the item that a volume with this prefix has at `key`. Raises
+    """The table's key of the item that a volume with this prefix has at `key`. Raises
     InvalidPathError if it is too long."""
     partition = f"{prefix}/{key.partition}"
     if len(partition) * _EVERY_CHARACTER > _MOST and len(partition.encode()) > _MOST:
@@ -83,7 +83,7 @@ class PrefixedItems:
     answers and errors are relative to it.
 
     `create`, `exists`, `space` and `close` act on the whole table. Its tags are attributes of the
-    volume's item in the catalog. `scan` reads the whole table, and returns the volume's items.
+    volume's item in the catalog. `scan` reads the whole table and returns only the volume's items.
     """
 
     def __init__(self, store: TableStore, prefix: str) -> None:
@@ -167,7 +167,7 @@ class PrefixedItems:
         return await self._store.space()
 
     async def drop(self) -> None:
-        """Raises UnsupportedError: the table has other volumes, too."""
+        """Raises UnsupportedError: the table may have other volumes."""
         raise UnsupportedError(
             "a table with several volumes is not dropped with one of them", path=self._name
         )
@@ -178,8 +178,8 @@ class PrefixedItems:
         return None if value is None else str(value)
 
     async def write_tag(self, name: str, value: str) -> None:
-        """Set the attribute of the catalog's item. Raises TransactionConflictError and the errors
-        of `read_tag`; repeated after ConditionFailedError, which a concurrent change causes."""
+        """Set the attribute of the catalog's item, again after each concurrent change. Raises
+        TransactionConflictError and the errors of `read_tag`."""
         key = Key(CATALOG, self._name)
         while True:
             before = await self._store.get(key)

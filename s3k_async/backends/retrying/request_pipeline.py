@@ -252,7 +252,7 @@ class Request:
                 self._end_observation(self._observed, error)
 
     async def _await_capacity(self) -> float:
-        """Wait for capacity units, if the run has a limit of them; the seconds waited."""
+        """Wait for capacity units if the run has a limit; returns the seconds waited."""
         limit = current_capacity_limit()
         if limit is None or self._sender.meter.part != "table" or _AT_ONCE.get():
             return 0.0

@@ -163,7 +163,7 @@ class S3Blobs:
         self._prefix = prefix
         self._service = service
         self._tags: str | None = None
-        """Of stored objects, as the value of `x-amz-tagging`; None: a copy has those of its
+        """Tags of stored objects, as the value of `x-amz-tagging`; None: a copy keeps those of its
         source."""
         self.aws = AwsClient("s3", service, session)
         of_key = _WITH_KEY if service.customer_key else {}

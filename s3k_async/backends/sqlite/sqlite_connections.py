@@ -131,9 +131,9 @@ class Connections:
         self._path = path
         self._free: list[tuple[tuple[int, int], sqlite3.Connection]] = []
         self._prompt: list[tuple[tuple[int, int], sqlite3.Connection]] = []
-        """Those that wait for no lock, for `ready`."""
+        """Connections for `ready`, which never wait for a lock."""
         self._wanted = 0
-        """How many more of those `ready` has needed."""
+        """Number of further such connections that `ready` has needed."""
         self._closed = False
         self._lock = threading.Lock()
         self._gate = _gate()

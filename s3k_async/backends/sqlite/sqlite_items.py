@@ -100,7 +100,7 @@ _PAGES_REWRITTEN = 16_384
 """Used pages (64 MiB) up to which a database is rewritten: other writers may wait meanwhile, less
 than their timeout."""
 _RANK = 1
-"""Of batches; that of files is 0, since calls write them before."""
+"""Rank of the queue of a table; that of files is 0, since calls write them first."""
 _SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm", BALLAST)
@@ -377,7 +377,7 @@ class _State:
         return queue
 
     async def drained(self) -> None:
-        """Wait until what waits is written."""
+        """Wait until all queued writes have ended."""
         queue = self._writes.get(None)
         if queue is not None:
             await queue.drained()
@@ -389,8 +389,9 @@ class _State:
         self.connections.close()
 
     def _steps(self, batch: Sequence[_Write]) -> Steps[None]:
-        """One transaction. Its statements run on the event loop, but not its commit; all of it in a
-        thread where they would wait, as for another process, and where one has failed."""
+        """One transaction. Its statements run on the event loop, and its commit in a thread. If a
+        statement would wait, as for another process, or has failed, the whole transaction runs in a
+        thread."""
         try:
             with ExitStack() as stack:
                 connection = stack.enter_context(self.connections.ready())
@@ -450,7 +451,7 @@ def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None
 
 
 def _select_each(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item]:
-    """The items with those of the keys that exist."""
+    """The items of the keys, as far as they exist."""
     found = _select_at_once(connection, keys)
     if found is not None:
         return found
@@ -459,8 +460,8 @@ def _select_each(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Ke
 
 
 def _select_at_once(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item] | None:
-    """As `_select_each`, by one statement, which is a snapshot of its own; None for damage: a key
-    has several rows, or one with another key."""
+    """As `_select_each`, by one statement, which reads one snapshot; None for damage: several rows
+    for a key, or a row with a different key."""
     if not keys:
         return {}
     places = [_at(key) for key in keys]

@@ -88,8 +88,8 @@ def verify(
 
 @dataclass(slots=True)
 class _VolumeCheck:
-    """The check of the paths of one volume. `error`: what ended it early. `config`: None if its
-    settings are wrong."""
+    """The check of the paths of one volume. `error`: the error that ended it early. `config`: None
+    if the volume's settings are invalid."""
 
     address: Address
     name: str
@@ -99,7 +99,7 @@ class _VolumeCheck:
     error: S3kError | None = None
 
     def alerts(self, source: AlertSource) -> list[Alert]:
-        """The alerts about its findings, and about a timeout or throttling that ended it."""
+        """The alerts about the findings, and about a timeout or throttling that ended the check."""
         ended = [] if self.error is None else error_alerts(source, self.error)
         return verify_alerts(source, self.report) + ended
 
@@ -122,7 +122,7 @@ class _Checks:
         null: bool,
         progress: ProgressCallback | None,
     ) -> None:
-        """Check the arguments, or the paths of a file. Raises ConfigError and the errors of
+        """Check the paths in the arguments or a file. Raises ConfigError and the errors of
         lists."""
         done, total = 0, None
         async with aclosing(_grouped(paths, file, null=null)) as groups:
@@ -214,7 +214,7 @@ def _document(check: _VolumeCheck) -> dict[str, Any]:
 
 def _alerted(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tuple[str, Exception]]:
     """Send the alerts of each volume to its sinks; returns the errors that its settings do not
-    permit to ignore."""
+    ignore."""
     failures: list[tuple[str, Exception]] = []
     for each in checks:
         if each.config is None:

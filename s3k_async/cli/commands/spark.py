@@ -553,7 +553,8 @@ def whole_volume(volume: str | None, hint: str = "") -> Address:
 
 
 def record(volume: SparkVolume, run: LastRun | None) -> None:
-    """Record a run that has ended, from the driver. An error is a warning: the report follows."""
+    """Record a completed run, from the driver. An error is only a warning, since the report
+    follows."""
     import anyio
 
     from s3k_async.volumes import open_volume
