@@ -1,10 +1,11 @@
 """`python -m benchmarks.simulated_log [CALLS ...]`: group commit of the log in simulated time.
 
-Writes of small files in a volume in memory whose calls take as long as the services do, on an event
-loop whose clock jumps to the next timer: the result depends on the rules of `oplog.group_commit`
-alone, not on processors. For each number of calls that are written beside other groups
-(ENOUGH_CALLS) it prints, by calls in flight, files a second, the median and the 99th percentile of
-a call in milliseconds, and the objects that were written for each file, one of them its data.
+Small files are written to a volume in memory whose calls take as long as those of the services, on
+an event loop whose clock jumps to the next timer: the result depends only on the rules of
+`oplog.group_commit`, not on processors. For each number of calls that are written beside other
+groups (ENOUGH_CALLS) it prints, by calls in flight, the files per second, the median and 99th
+percentile of a call in milliseconds, and the objects that were written per file, one of them its
+data.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from s3k_async.volumes import init_volume
 IN_FLIGHT: Final = (1, 8, 16, 32, 64, 128)
 FILES: Final = 2_000
 SECONDS: Final = {"blobs": 0.025, "items": 0.004}
-"""Median time of a call. The times are log-normal, and two thirds are within 30 per cent of it."""
+"""Median time of a call. The times are log-normal, with two thirds within 30 % of the median."""
 BETWEEN_SECONDS: Final = 0.0003
 """Time between two calls of one worker."""
 
 
 class _Clock(selectors.SelectSelector):
-    """Waits for nothing: its time is that of the next timer."""
+    """Never waits: its time jumps to that of the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ async def _measured(in_flight: int) -> str:
 
 
 async def _written(fs: S3kClient, plan: FaultPlan, in_flight: int) -> list[float]:
-    """The time of each write, ascending, and of all of them together."""
+    """The time of each write, ascending, and the total time."""
     loop, chance = asyncio.get_running_loop(), random.Random(1)
     numbers, seconds = iter(range(FILES)), []
     plan.calls.clear()

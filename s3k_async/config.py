@@ -117,7 +117,7 @@ class Tuning:
     """The storage class and the tags of objects in S3, by the path of a new file: `PATH:CLASS` or
     `PATH:CLASS,TAG=VALUE`, several separated by spaces (docs/command-line.md)."""
     delegate_credentials: bool = False
-    """Whether tasks of Spark get temporary AWS credentials from the driver; otherwise each executor
+    """Whether Spark tasks use temporary AWS credentials of the driver; otherwise each executor
     uses its own."""
 
 
@@ -167,8 +167,7 @@ class VolumeConfig:
     record when the volume was opened. None in layout `path`, which has no trash."""
     log_mode: LogMode | None = None
     table_prefix: str = ""
-    """Prefix of the volume's keys in a table that it shares with other volumes; empty in a table of
-    its own."""
+    """Prefix of the volume's partition keys in a shared table; empty in a table of its own."""
     tuning: Tuning = field(default_factory=Tuning)
     alerts: AlertSettings = field(default_factory=AlertSettings)
 

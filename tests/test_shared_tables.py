@@ -101,7 +101,7 @@ async def table_items(config: VolumeConfig) -> Items:
 
 
 async def own_items(config: VolumeConfig) -> Items:
-    """Those that belong to a volume, the catalog's included."""
+    """The items that belong to a volume, including that of the catalog."""
     prefix = config.table_prefix
     return {
         key: item
@@ -160,7 +160,8 @@ async def test_destroy_leaves_the_neighbour_as_it_is(
 
 
 async def lose(config: VolumeConfig) -> None:
-    """Remove the items of a volume behind its back, record and catalog included."""
+    """Remove the items of a volume out of band, including its record and its item in the
+    catalog."""
     lost = await own_items(config)
     assert lost
     async with AsyncExitStack() as stack:
@@ -207,8 +208,8 @@ TOOLS: dict[str, Callable[[VolumeConfig, Path], Awaitable[None]]] = {
 async def test_the_tools_see_one_volume(
     neighbours: tuple[VolumeConfig, VolumeConfig], tool: str, tmp_path: Path
 ) -> None:
-    """The neighbour has damage, an interrupted transaction's worth of foreign items, and garbage:
-    nothing of it is reported, repaired or deleted."""
+    """The other volume has damage, items of an interrupted transaction, and garbage: none of it is
+    reported, repaired or deleted."""
     one, two = neighbours
     async with AsyncExitStack() as stack:
         items, _ = VolumeConnections(two, SYSTEM, None, stack).table()
@@ -483,7 +484,7 @@ async def test_two_volumes_have_no_location_in_common() -> None:
 async def interrupted(
     work: Callable[[], Awaitable[object]], number: int, when: Moment
 ) -> tuple[bool, int]:
-    """Whether the work died at a call, and its calls."""
+    """Whether the operation was killed at a call, and its calls."""
     plan = FaultPlan()
     plan.die(number, when=when)
     with plan.injected():

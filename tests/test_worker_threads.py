@@ -48,7 +48,7 @@ async def test_a_slow_call_now_and_then_changes_nothing(clock: FakeClock, thread
 
 
 async def test_slow_calls_without_a_disk_stay_on_the_loop(clock: FakeClock) -> None:
-    """They waited for a processor, as they would in a thread."""
+    """The calls waited for a processor, as they would in a thread."""
     reads = 7
     threads = Threads(2, fake_runtime(clock), disk_reads=lambda: reads)
     for _ in range(10):

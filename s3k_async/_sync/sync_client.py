@@ -108,7 +108,7 @@ class S3kSyncClient(BlockingClient):
         """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`; `to_arrow` and
         `to_pandas` of the result return them as a table or a data frame.
 
-        No Python object is created for an entry. Raises PathNotFoundError.
+        No Python objects are created for entries. Raises PathNotFoundError.
         """
         return SyncBatchListing(
             self._each(

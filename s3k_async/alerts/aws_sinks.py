@@ -205,6 +205,6 @@ def _refusals(address: SinkAddress, sent: set[str], answer: Mapping[str, Any]) -
         service_error(each["Code"], each.get("Message", ""), path=str(address)) for each in failed
     ]
     if told != sent and not found:
-        text = "the answer does not tell about all messages: check alerts_endpoint"
+        text = "the answer does not list all messages: check alerts_endpoint"
         found.append(ServiceError(text, path=str(address)))
     return found

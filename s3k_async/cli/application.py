@@ -90,7 +90,7 @@ _SECTIONS: Final = {
     "Maintenance commands": {
         "doctor": ("doctor", "Diagnose problems with a volume, or with access to it."),
         "fsck": ("check", "Check, repair or restore a volume."),
-        "verify": ("listed_paths", "Check that the files of a list have their data."),
+        "verify": ("listed_paths", "Check that listed files and their data exist."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
         "alerts": ("alerts", "Read or empty a queue of alerts of fsck and gc."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),

@@ -528,7 +528,7 @@ class Settings(TypedDict, total=False):
     """
 
     delegate_credentials: bool | None
-    """Whether tasks of Spark get temporary AWS credentials from the driver."""
+    """Whether Spark tasks use temporary AWS credentials of the driver."""
 
     alerts: str | None
     """Where fsck and gc send alerts: log:, https://HOST/PATH, sqs:QUEUE-URL, sns:TOPIC-ARN,

@@ -441,7 +441,7 @@ _CLIENT: Final = (
         "delegate_credentials",
         "boolean",
         "client",
-        "Whether tasks of Spark get temporary AWS credentials from the driver.",
+        "Whether Spark tasks use temporary AWS credentials of the driver.",
     ),
 )
 

@@ -87,7 +87,7 @@ def _terms(rule: str, text: str) -> StorageTerms:
     if not classes and not tags:
         raise _refusal(rule, "it has neither a storage class nor tags")
     if len(classes) > 1 or any(each not in _CLASSES for each in classes):
-        raise _refusal(rule, f"the storage class is one of {', '.join(_CLASSES)}")
+        raise _refusal(rule, f"the storage class must be one of {', '.join(_CLASSES)}")
     if len(tags) > _MOST_TAGS:
         raise _refusal(rule, f"an object has at most {_MOST_TAGS} tags")
     stored = cast("StorageClass", classes[0]) if classes else None
@@ -96,6 +96,6 @@ def _terms(rule: str, text: str) -> StorageTerms:
 
 def _refusal(rule: str, why: str) -> ConfigError:
     return ConfigError(
-        f"storage_rules: {rule!r} is no rule, since {why}; write PATH:CLASS,TAG=VALUE, as in "
+        f"storage_rules: invalid rule {rule!r}: {why}; write PATH:CLASS,TAG=VALUE, as in "
         "/archive:STANDARD_IA,team=web, with a space between rules"
     )

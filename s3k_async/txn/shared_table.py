@@ -59,7 +59,7 @@ _SEGMENTS: Final = 8
 _EXISTS: Final = Condition()
 _IDENTITY: Final = ("id", "ver", OPERATION)
 """Attributes that distinguish items of different volumes, if an item has them."""
-_SUCCEEDED: Final = "another volume has this prefix by now"
+_SUCCEEDED: Final = "another volume now has this prefix"
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ async def destroy_volume(
         with suppress(VolumeNotFoundError):  # the drop of another client
             item = await items.get(RECORD_KEY) or {"volume_id": record.volume_id}
             if item["volume_id"] != record.volume_id:
-                raise VolumeMismatchError("the table has another volume by now", path=where)
+                raise VolumeMismatchError("the table now has another volume", path=where)
         await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.home)

@@ -30,7 +30,7 @@ async def limited_capacity(
     """
     for units in (read_units, write_units):
         if units is not None and not units > 0:
-            raise InvalidArgumentError(f"a limit of capacity units is above 0, not {units}")
+            raise InvalidArgumentError(f"a limit of capacity units must be above 0, not {units}")
     limit = CapacityLimit(read_units, write_units, volume.store.runtime)
     if read_units is None and write_units is None:
         yield limit

@@ -1,4 +1,4 @@
-"""Writes of an event loop in batches: what waits together is applied together."""
+"""Batches of the writes of an event loop: concurrent writes are applied together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def queue_of(
 
 
 def noting(applied: Applied, call: Callable[[], Any] = threading.get_ident) -> Any:
-    """What applies a batch by a call in a thread, and returns the numbers written."""
+    """Applies a batch by a call in a thread, and returns the numbers written."""
 
     def steps(batch: Sequence[int]) -> Steps[int]:
         applied.append(list(batch))
@@ -60,7 +60,7 @@ async def test_a_batch_has_at_most_so_many_writes_and_the_rest_follow() -> None:
 
 
 async def test_calls_that_write_to_two_queues_come_to_share_every_batch() -> None:
-    """Each writes a file, then to the table; one of them is ahead of the others at first."""
+    """Each call writes a file, then to the table; at first one call is ahead of the others."""
     files: Applied = []
     table: Applied = []
     rounds, is_ahead = Rounds(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""A limit of the capacity units that a run consumes, at a DynamoDB, with a fake clock."""
+"""A limit on the capacity units that a run consumes in DynamoDB, with a fake clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The items below a prefix: what is particular to them. The contract suite has the rest."""
+"""Properties of items below a prefix that the contract suite does not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encryption with a customer key (SSE-C): SeaweedFS, which enforces it, and the requests as they
+"""Encryption with a customer key (SSE-C), on SeaweedFS, which enforces it, and in the requests that
 are sent."""
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def test_another_key_and_none(store: type[S3Blobs], aws: AwsConfig) -> Non
 
 
 async def test_a_volume_with_a_customer_key(aws: AwsConfig, proxy: FaultProxy) -> None:
-    """Everything that is stored has the key: data, log and mark. What is added in place is sent
+    """All stored objects have the key: data, log and mark. An append uploads the existing bytes
     again, since services do not copy parts with the key."""
     name = fresh_name("customer")
     tuning = Tuning(multipart_threshold=6 * 2**20, part_size=5 * 2**20)
@@ -119,7 +119,8 @@ async def test_a_volume_with_a_customer_key(aws: AwsConfig, proxy: FaultProxy) -
 
 
 def test_the_key_is_shown_nowhere() -> None:
-    """A pickle without it says that there was one, so that nothing is written unencrypted."""
+    """A pickle without the key records that there was one, so that nothing is written
+    unencrypted."""
     aws = AwsConfig(customer_key=Secret(KEY))
     assert KEY not in repr(aws)
     assert KEY.encode() not in pickle.dumps(aws)

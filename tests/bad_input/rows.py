@@ -238,8 +238,8 @@ _BESIDES = ("-wal", "-shm", "/.tmp/lock", "/audit/last/fsck_verify")
 
 
 def snapshot(root: Path) -> Snapshot:
-    """Every item and tag of every table, and the bytes of every other file, below a directory, but
-    the record of the last `fsck verify`, which each one writes."""
+    """Every item and tag of every table, and the bytes of every other file below a directory,
+    except the record of the last `fsck verify`, which every run replaces."""
     found: Snapshot = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))

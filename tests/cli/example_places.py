@@ -37,8 +37,8 @@ OFFLINE = {
 def example_words(
     example: str, place: Path, model: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
-    """The words of an example after `s3k`. The working directory is from now on `place`, a new copy
-    of the model with what the example needs."""
+    """The words of an example after `s3k`. The working directory becomes `place`, a new copy of the
+    model with the files that the example needs."""
     shutil.copytree(model, place)
     (place / ".home").mkdir()
     monkeypatch.chdir(place)

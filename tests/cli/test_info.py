@@ -57,7 +57,7 @@ def test_the_last_runs(
     later: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only runs on the whole volume that were no dry runs are recorded."""
+    """Only runs on the whole volume are recorded, and no dry runs."""
     cli.ok("fsck", "verify", "--path", "/a")
     cli.ok("fsck", "repair")
     cli.ok("gc")

@@ -383,7 +383,7 @@ def test_an_operator(guarded: Guarded, cli: Cli) -> None:
 def test_a_writer_of_one_volume_of_a_table(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may do everything in its own volume, and nothing in the neighbour."""
+    """The role may do everything in its own volume, and nothing in the other one."""
     monkeypatch.setattr(destruction, "QUIET_SECONDS", 0.0)
     assert isinstance(guarded.config.table, DynamoTable)
     assert isinstance(guarded.config.data, S3Bucket)

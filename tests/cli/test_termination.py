@@ -28,7 +28,8 @@ UNFINISHED = {
     "migrate": "was interrupted; repeat the migration to finish it",
     "reshard": "was interrupted; repeat the reshard to finish it",
 }
-"""Commands whose volume stays locked until they are repeated, and the message of others."""
+"""Commands whose volume stays locked until they are repeated, and the message of other commands on
+it."""
 
 
 @pytest.mark.parametrize("command", sorted({*EXAMPLES} - {*ELSEWHERE} - OFFLINE))
@@ -108,7 +109,8 @@ LIMIT = 60
 
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_process_that_waits_for_input(model: Path, tmp_path: Path, ignored: bool) -> None:
-    """Also one that ignores SIGINT, as a background job of a shell does: it ignores it still."""
+    """A process that ignores SIGINT, as a shell's background job does, also ends, and still ignores
+    SIGINT."""
     shell = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if ignored else []
     volume = tmp_path / "vol"
     assert main(["init", "-q", str(volume)]) == 0

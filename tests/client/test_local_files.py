@@ -1,4 +1,5 @@
-"""`upload` and `download` of both clients. tests/client/test_transfer.py tests what is below."""
+"""`upload` and `download` of both clients. tests/client/test_transfer.py tests the transfers
+themselves."""
 
 from __future__ import annotations
 

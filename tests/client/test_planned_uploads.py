@@ -1,4 +1,4 @@
-"""Small files whose data is uploaded while the write is being logged."""
+"""Planned uploads: the data of small files is uploaded while the write is being logged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = ("data", "log")
 
 
 def kind_of(call: Call) -> str:
-    """Of a put: of data, a pending object of the log, or anything else."""
+    """Kind of a put: data, a pending object of the log, or anything else."""
     if call.method != "put" or call.store != "blobs":
         return ""
     if call.key.endswith(".pending"):
@@ -37,7 +37,7 @@ def kind_of(call: Call) -> str:
 
 @dataclass
 class Held:
-    """Holds puts of the kinds until they are released, and knows which have come."""
+    """Blocks puts of the kinds until they are released, and records those that have arrived."""
 
     kinds: Sequence[str] = KINDS
     come: dict[str, asyncio.Event] = field(
@@ -68,7 +68,7 @@ async def warm_client(
 
 
 async def writes(fs: S3kClient) -> list[LogRecord]:
-    """The writes of files in the log, but that of the first one, one for each write."""
+    """The log's writes of files, one for each write, except that of the first file."""
     await fs._volume().log.drained()
     log = fs._volume().log_blobs
     assert log is not None

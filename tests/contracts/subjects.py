@@ -77,7 +77,7 @@ ITEM_SUBJECTS = {
     "rocksdb": Subject("rocksdb", "rocksdb://{directory}/table"),
     "prefixed": Subject("memory", "memory://{name}"),
 }
-"""By the wire, but for `reference`, which is aioboto3's path. `prefixed`: one of the volumes of a
+"""Over the wire, except `reference`, which uses aioboto3. `prefixed`: one of the volumes of a
 shared table."""
 BLOB_SUBJECTS = {
     "memory": Subject("memory", "memory://{name}/{prefix}"),

@@ -363,7 +363,7 @@ async def test_the_end_of_a_dead_clients_transaction_is_an_event(
 
 
 async def test_a_resolved_intent_is_an_event() -> None:
-    """The intent of a transaction that is over."""
+    """The write intent of a finished transaction."""
     recorder = Recorder()
     async with observed_client(recorder) as client:
         volume = volume_of(client)

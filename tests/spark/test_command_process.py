@@ -1,4 +1,4 @@
-"""`s3k spark` as a process of its own, with a JVM of its own: what it shows, and SIGTERM."""
+"""`s3k spark` in a separate process with its own JVM: its output, and SIGTERM."""
 
 from __future__ import annotations
 

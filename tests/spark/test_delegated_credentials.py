@@ -40,7 +40,7 @@ EXPIRATION = re.compile(rb"<Expiration>[^<]*")
 
 @dataclass
 class Services:
-    """A volume whose tasks get credentials of the driver, and what STS and S3 are asked."""
+    """A volume whose tasks get credentials of the driver, and the requests to STS and S3."""
 
     volume: VolumeConfig
     sts: FaultProxy

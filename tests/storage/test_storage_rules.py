@@ -1,4 +1,4 @@
-"""Storage rules: the storage class and the tags of new files, by path; moto says what it stored."""
+"""Storage rules: the storage class and tags of new files by path, as stored in moto."""
 
 from __future__ import annotations
 

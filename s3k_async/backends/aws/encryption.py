@@ -73,13 +73,13 @@ def require_encryption(aws: AwsConfig, path: str) -> None:
     if aws.encryption == BY_CUSTOMER_KEY:
         if not aws.customer_key:
             raise ConfigError(
-                "the settings ask for encryption by SSE-C without its key, so nothing is written: "
+                "the settings require encryption by SSE-C but lack its key, so writes are refused: "
                 "set customer_key",
                 path=path,
             )
     elif aws.customer_key:
         raise ConfigError(
-            f"customer_key contradicts the encryption {aws.encryption}: leave out one of them",
+            f"customer_key contradicts the encryption {aws.encryption}: remove one of them",
             path=path,
         )
     elif aws.encryption not in (None, *ENCRYPTIONS):

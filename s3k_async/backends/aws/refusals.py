@@ -168,8 +168,8 @@ def service_error(
         return cls(text, path=path)
     if code in _OF_KEYS and "server side encryption" in message.lower():
         return ConfigError(
-            f"the encryption of the object does not fit the setting customer_key, its key or none "
-            f"(SSE-C): the service answered {code}: {message}",
+            "the encryption of the object does not fit the setting customer_key: another key, or "
+            f"none (SSE-C): the service answered {code}: {message}",
             path=path,
         )
     known = _CLASS_OF.get(code) or _class_of_status(status, code)

@@ -43,7 +43,7 @@ async def temporary_credentials(
         if config.endpoint is not None and config.sts_endpoint is None:
             raise ConfigError(
                 "delegate_credentials needs sts_endpoint, the URL of the service that gives "
-                "temporary credentials, since endpoint is not AWS's"
+                "temporary credentials, because endpoint is set"
             )
         with map_exceptions(None):
             answer = await (await client.get()).get_session_token()

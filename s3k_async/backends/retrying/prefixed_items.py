@@ -169,7 +169,7 @@ class PrefixedItems:
     async def drop(self) -> None:
         """Raises UnsupportedError: the table may have other volumes."""
         raise UnsupportedError(
-            "a table with several volumes is not dropped with one of them", path=self._name
+            "a shared table cannot be dropped with one of its volumes", path=self._name
         )
 
     async def read_tag(self, name: str) -> str | None:

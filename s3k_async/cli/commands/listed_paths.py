@@ -63,7 +63,7 @@ def verify(
     threads: int,
     deep: bool,
 ) -> None:
-    """Check that listed files exist and have their data, in its size and with its ETag; read-only.
+    """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
     A directory stands for all files below it. Paths may be of several volumes. In FILE, empty lines
     and lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each

@@ -20,11 +20,11 @@ __all__ = ["volumes"]
 @click.argument("table")
 @click.pass_obj
 def volumes(invocation: Invocation, table: str) -> None:
-    """List the volumes of TABLE, written as the setting table: a DynamoDB table, sqlite:PATH.
+    """List the volumes of TABLE, given as the setting table: a DynamoDB table, or sqlite:PATH.
 
     Each line: prefix, state, layout, time of creation, id, name, location of the data, features. A
-    volume without a prefix has a table of its own, and - as its prefix. A state other than ready:
-    locked by work in progress, interrupted, destroying, or damaged. With --json, one JSON object
+    volume without a prefix has a table of its own and the prefix -. Other states than ready are
+    locked (by work in progress), interrupted, destroying and damaged. With --json, one JSON object
     per line.
     """
     from s3k_async.settings import local_table

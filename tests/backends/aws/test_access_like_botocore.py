@@ -1,4 +1,4 @@
-"""Access without botocore: the same as botocore's, or left to botocore."""
+"""Access without botocore: equal to botocore's, or delegated to it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 async def access(config: AwsConfig, service: Literal["s3", "dynamodb"]) -> tuple[object, ...]:
-    """How a client gets access to the service, or the error."""
+    """The access of a client to the service, or the error."""
     client = AwsClient(service, config)
     try:
         channel = await client.channel()

@@ -1,4 +1,4 @@
-"""Access to services without botocore: the same as botocore's, and only where it is the same."""
+"""Access to services without botocore: equal to botocore's wherever it is used."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A client whose credentials come from a source: it takes the newest ones without being opened
-again."""
+"""A client whose credentials come from a source uses the newest ones without being reopened."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tests.proxy import FaultProxy, s3_error
 
 
 class Source:
-    """Gives the credentials that it has at the time; none have expired."""
+    """Returns its current credentials, which have not expired."""
 
     def __init__(self) -> None:
         self.token: str | None = "first"
