@@ -36,7 +36,11 @@ from s3k_async.backends.ports.items import (
     Update,
 )
 from s3k_async.backends.ports.pagination import query_all
-from s3k_async.errors import ConditionFailedError, TransactionConflictError
+from s3k_async.errors import (
+    ConditionFailedError,
+    OutcomeUnknownError,
+    TransactionConflictError,
+)
 from s3k_async.lifecycle_rules import DueTime, LifecycleRule, RuleSet
 from s3k_async.model import ROOT, TRASH_ID, Entry, Operation
 from s3k_async.namespace.due_items import (
@@ -237,6 +241,10 @@ class DueIndex:
             await self._items.write(Put(item, condition))
         except ConditionFailedError:
             return
+        except OutcomeUnknownError:
+            # The answer was lost: either this write or that of another runner is there, or neither.
+            if await self.first_hour() == before:
+                raise
 
     # Internal
 

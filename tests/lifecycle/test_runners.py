@@ -13,6 +13,7 @@ from s3k_async._core.pace import Pace
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import PARTITION, SORT, Condition, Key, Update
 from s3k_async.bulk import rule_runner
+from s3k_async.bulk.rule_changes import rule_index
 from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.client import S3kClient
 from s3k_async.errors import ResponseLostError, ServiceError
@@ -75,6 +76,26 @@ async def test_runs_side_by_side(place: Ruled, fs: S3kClient) -> None:
     await fs.run_rules()
     assert len(await place.due_items()) == 1
     assert await place.findings() == []
+
+
+async def test_a_lost_answer_to_the_last_write_of_a_run(place: Ruled, fs: S3kClient) -> None:
+    """It stores the oldest hour that may have items, which a repetition finds stored already."""
+    await fs.set_rule("/d", expire_after=86_400)
+    await fs.write("/d/f", b"1")
+    await fs.run_rules()
+    place.clock.advance(2 * DAY)
+    faults = FaultPlan()
+    async with faulty_client(faults, place.config, place.runtime) as client:
+        key = f"{FIRST_HOUR.partition}/{FIRST_HOUR.sort}"
+        before = await rule_index(client._volume(), "/").first_hour()
+        faults.fail_when(
+            lambda call: (call.method, call.key) == ("write", key),
+            ResponseLostError("lost"),
+            when="after",
+        )
+        assert (await client.run_rules()).expired == 1
+        assert await rule_index(client._volume(), "/").first_hour() != before
+        assert [call.key for call in faults.calls if call.method == "write"].count(key) == 2
 
 
 async def test_runs_side_by_side_set_read_only_once(place: Ruled, fs: S3kClient) -> None:
