@@ -12,7 +12,6 @@ from typing import Literal, Protocol, overload
 
 from anyio import to_thread
 
-from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import run_all
 from s3k_async._native import normalize
 from s3k_async.backends.ports.blobs import Buffer
@@ -205,7 +204,8 @@ async def upload(
             list(level),
             limit=FILES,
         )
-    await _upload_files(client, target, volume, files(), transfer, overwrite=overwrite, skip=skip)
+    with volume.calls.running("upload_files", target):
+        await _upload_files(volume, files(), transfer, overwrite=overwrite, skip=skip)
     return transfer.tally.result()
 
 
@@ -258,10 +258,7 @@ def _depth(path: str) -> int:
     return path.count("/")
 
 
-@call
 async def _upload_files(
-    client: TransferClient,  # noqa: ARG001 - whose call it is
-    target: str,  # noqa: ARG001 - the path of the call
     volume: Volume,
     files: Iterable[NewFile],
     transfer: TransferTally,
