@@ -12,7 +12,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.aws_sinks import alert_client
 from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes, service_error
+from s3k_async.backends.aws.error_responses import Codes, service_error
 from s3k_async.config import AwsConfig
 from s3k_async.errors import BusyError, InvalidArgumentError
 

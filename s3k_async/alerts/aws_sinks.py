@@ -15,7 +15,7 @@ from s3k_async._core.retry import TRANSIENT
 from s3k_async.alerts.alert import Alert
 from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import service_error
+from s3k_async.backends.aws.error_responses import service_error
 from s3k_async.backends.aws.session import AwsClient, Service
 from s3k_async.config import AwsConfig
 from s3k_async.errors import S3kError, ServiceError

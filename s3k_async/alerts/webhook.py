@@ -14,8 +14,8 @@ from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.endpoint import AnyExchange
 from s3k_async.backends.aws.error_mapping import map_exceptions
+from s3k_async.backends.aws.error_responses import service_error
 from s3k_async.backends.aws.http import SingleAttemptSession
-from s3k_async.backends.aws.refusals import service_error
 from s3k_async.config import AwsConfig
 
 __all__ = ["Webhook"]

@@ -66,7 +66,7 @@ class Rounds:
         """Wait again for further writes, since one has arrived."""
         self._turns = _TURNS
 
-    def left(self) -> None:
+    def batch_ended(self) -> None:
         """Note the end of a batch; after the last one of a round, begin the next."""
         self._running -= 1
         if not self._running:
@@ -96,7 +96,7 @@ class Waiting(Protocol):
     def rank(self) -> int: ...
 
     def begin(self) -> None:
-        """Begin a batch; its end calls `Rounds.left`."""
+        """Begin a batch; its end calls `Rounds.batch_ended`."""
 
 
 def rounds_of(path: str) -> Rounds:
@@ -178,7 +178,7 @@ class BatchQueue(Generic[W, R]):
         """Resolve the futures of a batch."""
         if not self._waiting:
             self._idle.set()
-        self._rounds.left()
+        self._rounds.batch_ended()
         for number, (_, future) in enumerate(batch):
             if future.done():  # cancelled
                 continue

@@ -39,7 +39,7 @@ class DigestTags:
         if self._found is None and len(data) <= PLANNED_BYTES:
             self._found = etag == _digest(data)
 
-    def refute(self) -> None:
+    def distrust(self) -> None:
         """Note that a tag differed from the digest."""
         self._found = False
 
@@ -63,7 +63,7 @@ class PlannedUpload:
         if self.stored is None:
             self.stored = await self._put()
         if self.stored != self.content:
-            self._tags.refute()
+            self._tags.distrust()
             raise BlobChangedError(
                 "the store gave the object another entity tag than the digest of its bytes",
                 path=self.content.physical,

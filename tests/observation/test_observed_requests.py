@@ -13,7 +13,7 @@ from s3k_async._core.metering import Requests
 from s3k_async._core.metric_totals import Histogram, MetricTotals, TotalsSnapshot
 from s3k_async._core.observation import RequestAttempt, RequestResult, VerbCall, VerbResult
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async.backends.aws.refusals import dynamodb_refusal
+from s3k_async.backends.aws.error_responses import dynamodb_refusal
 from s3k_async.backends.ports.items import (
     ABSENT,
     Check,

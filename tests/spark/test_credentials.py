@@ -118,8 +118,8 @@ def test_a_task_uses_what_the_driver_obtained_last(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(delegated_credentials, "_received", {})
     now = SYSTEM.now_ms()
     for issued, expires, used in ((2, now + 10**7, 2), (3, None, 3), (1, None, 3), (4, now, 4)):
-        value = issued, str(issued), "secret", "token", expires
-        received = delegated_credentials._receive("identity", Arrived(value))  # type: ignore[arg-type]
+        arrived: Any = Arrived((issued, str(issued), "secret", "token", expires))
+        received = delegated_credentials._receive("identity", arrived)
         if expires != now:
             assert received.current().access_key_id.reveal() == str(used)
     with pytest.raises(CredentialsError, match="have expired"):

@@ -22,7 +22,7 @@ from s3k_async.files.multipart import complete_upload, create_upload, put_part
 from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.volumes import init_volume
-from s3k_async.volumes.iam_policies import ROLES, iam_policy
+from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 
@@ -270,12 +270,12 @@ async def test_a_volume_with_a_hot_location_cannot_have_rules() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_policy_of_those_who_write_allows_tags(role: str) -> None:
+def test_the_policy_of_those_who_write_allows_tags(role: Role) -> None:
     config = VolumeConfig("v", DynamoTable("meta"), S3Bucket("data"))
-    without = str(iam_policy(config, role))  # type: ignore[arg-type]
+    without = str(iam_policy(config, role))
     assert "PutObjectTagging" not in without
     classes = replace(config, tuning=Tuning(storage_rules="/a:STANDARD_IA"))
-    assert str(iam_policy(classes, role)) == without  # type: ignore[arg-type]
+    assert str(iam_policy(classes, role)) == without
     tagged = replace(config, tuning=Tuning(storage_rules=RULES))
     is_writer = role in ("writer", "spark", "operator")
-    assert ("PutObjectTagging" in str(iam_policy(tagged, role))) == is_writer  # type: ignore[arg-type]
+    assert ("PutObjectTagging" in str(iam_policy(tagged, role))) == is_writer

@@ -1,15 +1,15 @@
 """The mapping of errors in a request, including those of libraries, to those of this package.
 
 `library_errors` maps those of botocore, aiobotocore and aiohttp. It is imported when the first of
-them occurs, since clients with static credentials do not need these libraries. `refusals` maps
-error responses.
+them occurs, since clients with static credentials do not need these libraries. `error_responses`
+maps error responses.
 """
 
 from __future__ import annotations
 
 from types import TracebackType
 
-from s3k_async.backends.aws.refusals import Codes, Decoder, no_answer
+from s3k_async.backends.aws.error_responses import Codes, Decoder, no_answer
 from s3k_async.errors import ResponseLostError, S3kError
 
 __all__ = ["is_of_library", "map_exceptions"]

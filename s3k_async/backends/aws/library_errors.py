@@ -13,7 +13,7 @@ import botocore.exceptions as boto
 from botocore.parsers import ResponseParserError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from s3k_async.backends.aws.refusals import Codes, Decoder, answer_error, lost, no_answer
+from s3k_async.backends.aws.error_responses import Codes, Decoder, answer_error, lost, no_answer
 from s3k_async.errors import ConfigError, CredentialsError, S3kError, ServiceError, UnreachableError
 
 __all__ = ["translate"]

@@ -24,8 +24,8 @@ from s3k_async.backends.aws.connection_pool import Body
 from s3k_async.backends.aws.credentials import Keys
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.endpoint import AnyExchange, Channel
+from s3k_async.backends.aws.error_responses import EXPIRED
 from s3k_async.backends.aws.presigned_url import Presigning
-from s3k_async.backends.aws.refusals import EXPIRED
 from s3k_async.backends.aws.service_answers import check_redirect, refusal_code
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.errors import ConfigError

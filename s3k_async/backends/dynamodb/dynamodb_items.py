@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes
+from s3k_async.backends.aws.error_responses import Codes
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.dynamodb.dynamodb_codec import (
     Wire,

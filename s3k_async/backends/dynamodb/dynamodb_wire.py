@@ -11,7 +11,7 @@ from s3k_async._core.capacity_limit import current_capacity_limit
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes, dynamodb_refusal
+from s3k_async.backends.aws.error_responses import Codes, dynamodb_refusal
 from s3k_async.backends.aws.service_answers import check_dynamodb
 from s3k_async.backends.aws.signed_http import Answer, Wire
 from s3k_async.backends.dynamodb.dynamodb_codec import (

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes
+from s3k_async.backends.aws.error_responses import Codes
 from s3k_async.backends.aws.service_contact import ServiceContact
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.ports.service_inspection import ExpiryRule

@@ -17,7 +17,7 @@ from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.encryption import storage_parameters
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes, service_error
+from s3k_async.backends.aws.error_responses import Codes, service_error
 from s3k_async.backends.aws.session import AwsClient
 from s3k_async.backends.ports.blob_keys import (
     MAX_KEY,

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any, Protocol
 
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes
+from s3k_async.backends.aws.error_responses import Codes
 from s3k_async.backends.ports.blob_keys import check_copied_part, part_numbers
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.errors import S3kError, ServiceError

@@ -25,7 +25,7 @@ from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.encryption import REQUESTER_PAYS, customer_key_headers, storage_headers
 from s3k_async.backends.aws.error_mapping import map_exceptions
-from s3k_async.backends.aws.refusals import Codes, service_error
+from s3k_async.backends.aws.error_responses import Codes, service_error
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
 from s3k_async.backends.ports.blobs import Buffer

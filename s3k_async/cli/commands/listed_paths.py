@@ -146,7 +146,7 @@ class _Checks:
 
     async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
         check.config = config = self._invocation.resolve(check.address.volume)
-        check.name = check.address.volume or f"s3k://{config.name or config.table.label}"
+        check.name = check.address.volume or f"s3k://{config.name or config.where}"
         client = await clients.of(check.address)
         check.name = shown(client, ROOT)
         check.verifier = PathVerifier(

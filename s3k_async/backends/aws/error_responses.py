@@ -1,4 +1,4 @@
-"""The mapping of refusals and of missing answers to the errors of this package.
+"""The mapping of error responses, and of missing responses, to the errors of this package.
 
 The main distinction is whether a write may have been applied:
 
