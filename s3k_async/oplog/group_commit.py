@@ -1,9 +1,10 @@
 """Group commit of the log: the operations of concurrent calls share log objects.
 
-An operation that is alone gets an object of its own at once. Those that begin while one is being
-written wait for it, and are written together as a segment, which is marked when the outcome of each
-of them is known. An operation that takes longer than GROUP_SECONDS gets an entry of its own, so
-that the mark of the others does not wait for it.
+An operation that is alone gets an object of its own at once: after a few iterations of the event
+loop without another one, which take microseconds. Those that begin while one is being written wait
+for it, and are written together as a segment, which is marked when the outcome of each of them is
+known. An operation that takes longer than GROUP_SECONDS gets an entry of its own, so that the mark
+of the others does not wait for it.
 
 A few operations that wait while the outcome of more is open wait until they are as many, since
 those that end are followed by others: at most as long as the last write took. ENOUGH_CALLS wait for
@@ -72,6 +73,12 @@ MOST_WAIT_SECONDS: Final = 0.25
 hold up all that come after it."""
 _LINGER_SECONDS: Final = 0.05
 """Most seconds that a few operations wait for others while nothing is being written."""
+_TURNS: Final = 20
+"""Iterations of the event loop without another call, after which a group is written while the log
+is idle. Calls whose writes ended together, as in one commit of SQLite, begin the next ones within
+about as many."""
+_TURNS_ALONE: Final = 2
+"""Likewise if the last group had one call, as when there is only one at a time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -102,6 +109,9 @@ class GroupCommit:
         self._writes = 0
         """Objects that are being written."""
         self._waiting: deque[_Grouped] = deque()
+        self._is_gathering = False
+        """Whether the first call of a group gives others a few iterations to join it."""
+        self._turns = _TURNS_ALONE
         self._open = 0
         """Calls in groups that are written, but not settled."""
         self._seconds = 0.0
@@ -114,10 +124,13 @@ class GroupCommit:
     async def begin(self, operations: Sequence[Operation]) -> PendingLog:
         """Write the operations of one call as pending: at once, or in the next group. Raises as
         `OperationLog.begin`."""
-        if not (self._writes or self._waiting or self._open):
-            objects = self._writer.objects(operations)
-            with self._writing():
-                return await self._writer.write(objects)
+        if self._is_idle and not self._is_gathering:
+            await self._gather()
+            if self._is_idle:
+                self._turns = _TURNS_ALONE
+                objects = self._writer.objects(operations)
+                with self._writing():
+                    return await self._writer.write(objects)
         call = _Grouped(self._writer, operations)
         self._waiting.append(call)
         self._write_next()
@@ -145,6 +158,26 @@ class GroupCommit:
         self._open -= 1
         self._write_next()
 
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._writes or self._waiting or self._open)
+
+    async def _gather(self) -> None:
+        """Let the calls that begin at about the same time wait for the caller's."""
+        self._is_gathering = True
+        turns, seen = self._turns, 0
+        try:
+            while turns and not self._writes:
+                await asyncio.sleep(0)
+                turns -= 1
+                if len(self._waiting) > seen:
+                    turns, seen = _TURNS, len(self._waiting)
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_soon(self._write_next)
+            raise
+        finally:
+            self._is_gathering = False
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """The time in which an object is being written."""
@@ -165,6 +198,8 @@ class GroupCommit:
         if not self._waiting or len(self._tasks) >= _GROUPS:
             return
         is_due = overdue or len(self._waiting) >= ENOUGH_CALLS
+        if self._is_gathering and not is_due:
+            return
         if self._writes >= (WRITES if is_due else 1):
             self._write_within(MOST_WAIT_SECONDS)
             return
@@ -175,6 +210,7 @@ class GroupCommit:
             self._timer.cancel()
             self._timer = None
         if calls := self._taken():
+            self._turns = _TURNS if len(calls) > 1 else _TURNS_ALONE
             self._pid = os.getpid()
             writing = ExitStack()
             writing.enter_context(self._writing())

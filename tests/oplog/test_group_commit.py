@@ -44,10 +44,15 @@ class World:
         self.faults = faults
         self.log = NativeLog(blobs, fake_runtime())
 
+    async def start(self, *calls: Sequence[Operation]) -> list[asyncio.Task[PendingLog]]:
+        """Calls of which the first is alone; the others begin while its object is being written."""
+        first = asyncio.create_task(self.log.begin(calls[0]))
+        await turns()
+        return [first, *(asyncio.create_task(self.log.begin(each)) for each in calls[1:])]
+
     async def begin_together(self, *calls: Sequence[Operation]) -> list[asyncio.Task[PendingLog]]:
-        """Calls that begin while the object of the first is being written, which is then let
-        go."""
-        tasks = [asyncio.create_task(self.log.begin(operations)) for operations in calls]
+        """As `start`; then the object of the first is let go."""
+        tasks = await self.start(*calls)
         await turns()
         assert len(self.gate.writes) == 1
         self.gate.open.set()
@@ -67,7 +72,7 @@ async def world() -> World:
 
 async def turns() -> None:
     """Let every other task run as far as it can."""
-    for _ in range(20):
+    for _ in range(50):
         await asyncio.sleep(0)
 
 
@@ -94,6 +99,40 @@ async def test_an_operation_that_is_alone_is_written_at_once_in_an_entry() -> No
     await here.log.drained()
     assert {kind for kind, _ in kinds(await keys_of(here.blobs))} == {ENTRY}
     assert len(here.gate.writes) == 3
+
+
+@pytest.mark.parametrize("apart", [0, 1, 10])
+async def test_operations_that_begin_at_about_the_same_time_share_one_object(apart: int) -> None:
+    """`apart`: iterations of the event loop between two of them."""
+    here = await world()
+    here.gate.open.set()
+
+    async def change(operation: Operation, turn: int) -> None:
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        await (await here.log.begin([operation])).commit_later()
+
+    for count, distance in ((2, 0), (8, apart)):
+        operations = make_directories(count)
+        await asyncio.gather(*(change(one, distance * n) for n, one in enumerate(operations)))
+    await here.log.drained()
+    assert kinds(here.gate.writes) == [(SEGMENT, "pending")] * 2
+    assert set((await here.states()).values()) == {"committed"}
+
+
+async def test_a_call_that_is_cancelled_before_its_write_does_not_hold_up_others() -> None:
+    here = await world()
+    here.gate.open.set()
+    tasks = [asyncio.create_task(here.log.begin([one])) for one in make_directories(3)]
+    await asyncio.sleep(0)
+    assert not here.gate.writes
+    tasks[0].cancel()
+    for task in tasks[1:]:
+        await (await asyncio.wait_for(task, 5)).commit_later()
+    await here.log.drained()
+    assert tasks[0].cancelled()
+    assert kinds(here.gate.writes) == [(SEGMENT, "pending")]
+    assert len(await here.states()) == 2
 
 
 async def test_operations_that_begin_during_a_write_share_one_object_and_one_mark() -> None:
@@ -220,7 +259,7 @@ async def test_a_group_that_cannot_be_written_fails_each_of_its_calls() -> None:
 async def test_a_call_that_is_cancelled_while_it_waits_is_not_written() -> None:
     here = await world()
     first, *others = make_directories(4)
-    tasks = [asyncio.create_task(here.log.begin([one])) for one in (first, *others)]
+    tasks = await here.start([first], *([one] for one in others))
     await turns()
     tasks[2].cancel()
     await turns()
@@ -236,7 +275,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_not_written() -> None:
 async def test_a_call_that_is_cancelled_while_its_group_is_written_counts_as_failed() -> None:
     here = await world()
     first, *others = make_directories(4)
-    tasks = [asyncio.create_task(here.log.begin([one])) for one in (first, *others)]
+    tasks = await here.start([first], *([one] for one in others))
     await turns()
     here.gate.open.set()
     here.gate.open = asyncio.Event()
@@ -386,7 +425,7 @@ async def test_enough_calls_do_not_wait_for_the_write_of_another_group(
 ) -> None:
     here = await world()
     operations = make_directories(1 + waiting)
-    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    tasks = await here.start(*([one] for one in operations))
     await turns()
     assert len(here.gate.writes) == writes
     here.gate.open.set()
@@ -403,7 +442,7 @@ async def test_a_write_that_hangs_does_not_hold_up_the_next_one(
     monkeypatch.setattr(group_commit, "MOST_WAIT_SECONDS", 0.0)
     here = await world()
     operations = make_directories(4)
-    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    tasks = await here.start(*([one] for one in operations))
     await eventually(here, lambda _: len(here.gate.writes) == 2)
     assert kinds(here.gate.writes) == [(ENTRY, "pending"), (SEGMENT, "pending")]
     here.gate.open.set()
@@ -416,7 +455,7 @@ async def test_a_write_that_hangs_does_not_hold_up_the_next_one(
 async def test_few_groups_are_written_at_once() -> None:
     here = await world()
     operations = make_directories(1 + ENOUGH_CALLS * (WRITES + 2))
-    tasks = [asyncio.create_task(here.log.begin([one])) for one in operations]
+    tasks = await here.start(*([one] for one in operations))
     await turns()
     assert len(here.gate.writes) == WRITES
     here.gate.open.set()
@@ -441,7 +480,7 @@ async def test_a_group_is_no_larger_than_what_readers_accept() -> None:
         renames.append(replace(each, kind="rename", version=2, before=before, after=after))
     starts = range(0, len(renames), GROUPED_OPERATIONS)
     calls = [renames[start : start + GROUPED_OPERATIONS] for start in starts]
-    tasks = [asyncio.create_task(here.log.begin(each)) for each in ([first], *calls)]
+    tasks = await here.start([first], *calls)
     await turns()
     here.gate.open.set()
     for task in tasks:
@@ -525,7 +564,7 @@ async def test_calls_end_whose_group_is_cancelled_before_its_first_step() -> Non
 
 
 async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
-    """Four concurrent calls, three of them in a group, with a death at one call of the store: the
+    """A call, then three concurrent ones in a group, with a death at one call of the store: the
     world, the operations that were applied, and whether the death came."""
     faults = FaultPlan()
     store = await log_blobs()
@@ -538,9 +577,9 @@ async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
         applied.append(operation.id)  # the table is changed here
         await handle.commit_later()
 
-    found = await asyncio.gather(
-        *(change(one) for one in make_directories(4)), return_exceptions=True
-    )
+    alone, *others = make_directories(4)
+    found = await asyncio.gather(change(alone), return_exceptions=True)
+    found += await asyncio.gather(*(change(one) for one in others), return_exceptions=True)
     came = any(isinstance(each, Died) for each in found)
     try:
         await here.log.drained()

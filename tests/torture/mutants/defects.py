@@ -423,6 +423,20 @@ DEFECTS: tuple[Defect, ...] = (
         f"{GROUPS}::test_a_slow_call_that_is_alone_in_its_group_stays_pending",
     ),
     Defect(
+        "a call that does not wait for those that begin at the same time",
+        "oplog/group_commit.py",
+        "            await self._gather()\n            if self._is_idle:\n",
+        "            if self._is_idle:\n",
+        f"{GROUPS}::test_operations_that_begin_at_about_the_same_time_share_one_object",
+    ),
+    Defect(
+        "a cancelled call for which others wait forever",
+        "oplog/group_commit.py",
+        "            asyncio.get_running_loop().call_soon(self._write_next)\n            raise\n",
+        "            raise\n",
+        f"{GROUPS}::test_a_call_that_is_cancelled_before_its_write_does_not_hold_up_others",
+    ),
+    Defect(
         "groups that are all written at once",
         "oplog/group_commit.py",
         "        if self._writes >= (WRITES if is_due else 1):\n",
