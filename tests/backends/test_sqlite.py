@@ -700,7 +700,7 @@ def test_two_threads_that_fork_let_nobody_in_between(tmp_path: Path) -> None:
             second.set()
 
         def use() -> None:
-            with gate.passed():
+            with gate:
                 inside.set()
 
         gate._close()

@@ -53,7 +53,7 @@ BUSY_TIMEOUT = 5.0
 
 
 class _ForkGate:
-    """Gate that delays a fork until no call into SQLite runs and no connection is open.
+    """Context manager that delays a fork until no call into SQLite runs and no connection is open.
 
     In a child SQLite's global mutexes would stay locked, and its list of open files would claim the
     locks that protect the write-ahead log from removal, so that a connection of the child would not
@@ -74,18 +74,17 @@ class _ForkGate:
         with self._condition:
             self._pools.add(pool)
 
-    @contextmanager
-    def passed(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Not reentrant: a fork that waits for the outer call blocks the inner one."""
         with self._condition:
             while self._forking:
                 self._condition.wait()
             self._inside += 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._inside -= 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._condition:
+            self._inside -= 1
+            if self._forking:
                 self._condition.notify_all()
 
     def _close(self) -> None:
@@ -159,7 +158,7 @@ class Connections:
     def ready(self) -> Iterator[sqlite3.Connection]:
         """As `borrowed`, but opens no connection and waits for no lock: raises NotReadyError where
         that would be needed, and for errors of SQLite."""
-        with self._gate.passed():
+        with self._gate:
             identity = self._identity()
             with self._lock:
                 opened, connection = self._prompt.pop() if self._prompt else (identity, None)
@@ -190,7 +189,7 @@ class Connections:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Exclude forks from the body, and map errors of SQLite."""
-        with sqlite_errors(self._path), self._gate.passed():
+        with sqlite_errors(self._path), self._gate:
             yield
 
     def close_free(self) -> None:

@@ -124,7 +124,8 @@ def item_of(row: Row) -> dict[str, Value]:
         if not _is_intact(row, segment_of(row[0])):
             return _damaged(row)
         attributes = _DECODER.decode(row[3])
-        json.dumps(attributes, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        if "\\u" in row[3]:  # half of a surrogate pair is no text
+            json.dumps(attributes, ensure_ascii=False).encode()
     except (AttributeError, ValueError, TypeError, RecursionError):
         return _damaged(row)
     if type(attributes) is not dict or not {*map(type, attributes.values())} <= _PLAIN:
