@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from benchmarks.measuring import Result
 
@@ -131,9 +132,23 @@ def _single(run: _Run) -> list[Verdict]:
     ]
     verbs = [
         _ratio(run, f"client's {verb}, against the same requests by hand", 5, "verb", "ours", verb)
-        for verb in ("stat", "create", "delete")
+        for verb in ("stat", "read", "create", "rename", "delete")
     ]
-    return requests + verbs
+    return [*requests, *verbs, *_processor_time(run)]
+
+
+def _processor_time(run: _Run) -> list[Verdict]:
+    """Microseconds of a call of the client with 32 in flight."""
+    goals = {"stat": 60, "read": 150, "create": 250, "rename": 250, "delete": 250}
+    return [
+        _at_most(
+            f"client's {verb}, 32 in flight: µs of processor time",
+            most,
+            [median(each.processor) / each.amount * 1_000_000],
+        )
+        for verb, most in goals.items()
+        for each in run.of("verb", "ours", f"{verb}, 32 ")
+    ]
 
 
 def _for_each_file(run: _Run) -> list[Verdict]:

@@ -16,9 +16,20 @@ from s3k_async.config import VolumeConfig
 from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 
-__all__ = ["ClientFiles", "ObjectFiles", "Ours", "PortFiles", "client", "fill", "without_log"]
+__all__ = [
+    "READ_FILES",
+    "ClientFiles",
+    "ObjectFiles",
+    "Ours",
+    "PortFiles",
+    "client",
+    "fill",
+    "without_log",
+]
 
 LOADED_AT_ONCE = 10_000
+READ_FILES = "/single/read-"
+"""What precedes the numbers in the paths of files that `Ours.verb` reads."""
 
 UNCHANGED = Condition(
     equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",)
@@ -99,12 +110,17 @@ class Ours:
         async def create(number: int) -> None:
             await fs.write(f"/single/new-{number:08}", b"0123456789")
 
+        async def read(number: int) -> None:
+            await fs.read(f"{READ_FILES}{number:08}")
+
+        async def rename(number: int) -> None:
+            await fs.rename(f"/single/part-{number:08}", f"/single/moved-{number:08}")
+
         async def delete(number: int) -> None:
             await fs.delete(f"/single/part-{number:08}")
 
-        await bounded(
-            {"stat": stat, "create": create, "delete": delete}[operation], range(count), in_flight
-        )
+        verbs = {"stat": stat, "read": read, "create": create, "rename": rename, "delete": delete}
+        await bounded(verbs[operation], range(count), in_flight)
         return count
 
     async def list(self, path: str) -> int:

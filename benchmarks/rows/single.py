@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.contenders.keys import ITEM, bounded, condition_fields, item_of, key_of
-from benchmarks.contenders.ours import Ours, client
+from benchmarks.contenders.ours import READ_FILES, Ours, client
 from benchmarks.contenders.with_aioboto3 import Aioboto3, table_of
 from benchmarks.contenders.with_aiobotocore import Aiobotocore, client_of
 from benchmarks.contenders.with_aiodynamo import Aiodynamo, aiodynamo_client
@@ -19,8 +19,9 @@ from benchmarks.servers import BUCKET, TABLE, Canned, config_for
 
 __all__ = ["results"]
 
+KIB = bytes(1024)
 OPERATIONS = {"get": "GetItem", "put": "PutItem", "delete": "DeleteItem"}
-VERBS = ("stat", "create", "delete")
+VERBS = ("stat", "read", "create", "rename", "delete")
 
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
@@ -37,6 +38,14 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
             server.directory("/single", 1_000_000, 16)
             await fs.makedirs("/single")
 
+        async def write(_: str) -> None:
+            """The files to read, and the objects that are read by hand."""
+            await forget()
+            numbers = range(_calls(scope))
+            files = [(f"{READ_FILES}{number:08}", KIB) for number in numbers]
+            await fs.write_many(files)
+            await bounded(by_hand.put, numbers, 32)
+
         await forget()
         contenders: dict[str, Any] = {
             "aiobotocore": Aiobotocore(low),
@@ -48,13 +57,19 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
         for case in _requests(scope, server, contenders):
             for result in await measure(case):
                 yield result
-        for case in _verbs(scope, {"aiobotocore": ByHand(low, blobs), "ours": Ours(fs)}, forget):
+        by_hand = ByHand(low, blobs)
+        for case in _verbs(scope, {"aiobotocore": by_hand, "ours": Ours(fs)}, forget, write):
             for result in await measure(case):
                 yield result
 
 
 def _count(scope: Scope) -> int:
     return int(scope.pick(200, 2_000))
+
+
+def _calls(scope: Scope) -> int:
+    """Calls of a verb."""
+    return _count(scope) // 2
 
 
 def _in_flight(scope: Scope) -> tuple[int, ...]:
@@ -84,9 +99,12 @@ def _requests(scope: Scope, server: Canned, contenders: dict[str, Any]) -> Itera
 
 
 def _verbs(
-    scope: Scope, contenders: dict[str, Any], forget: Callable[[str], Awaitable[None]]
+    scope: Scope,
+    contenders: dict[str, Any],
+    forget: Callable[[str], Awaitable[None]],
+    write: Callable[[str], Awaitable[None]],
 ) -> Iterator[Case]:
-    count = _count(scope) // 2
+    count = _calls(scope)
     for verb in VERBS:
         for in_flight in _in_flight(scope):
             runs: dict[str, Run] = {
@@ -100,7 +118,7 @@ def _verbs(
                 "calls",
                 runs,
                 rounds=scope.rounds,
-                before=forget,
+                before=write if verb == "read" else forget,
                 expected=count,
             )
 
@@ -123,12 +141,24 @@ class ByHand:
 
     async def verb(self, verb: str, count: int, in_flight: int) -> int:
         """`count` calls."""
-        await bounded(
-            {"stat": self._stat, "create": self._create, "delete": self._delete}[verb],
-            range(count),
-            in_flight,
-        )
+        verbs = {
+            "stat": self._stat,
+            "read": self._read,
+            "create": self._create,
+            "rename": self._rename,
+            "delete": self._delete,
+        }
+        await bounded(verbs[verb], range(count), in_flight)
         return count
+
+    async def put(self, number: int) -> None:
+        """Put an object for `read`."""
+        await self.blobs.put_object(Bucket=BUCKET, Key=f"{number:08}", Body=KIB)
+
+    async def _read(self, number: int) -> None:
+        await self._stat(number)
+        answer = await self.blobs.get_object(Bucket=BUCKET, Key=f"{number:08}")
+        assert await answer["Body"].read() == KIB
 
     async def _stat(self, number: int) -> None:
         await self.table.get_item(TableName=TABLE, Key=key_of(number), ConsistentRead=True)
@@ -152,6 +182,27 @@ class ByHand:
             ExpressionAttributeNames={"#n0": "path"},
         )
         await self.table.get_item(TableName=TABLE, Key=parent, ConsistentRead=True)
+        await self._log(number, "committed")
+
+    async def _rename(self, number: int) -> None:
+        key = key_of(number)
+        new = {"path": key["path"], "children": {"S": f"moved-{number:08}"}}
+        parent = {"path": {"S": "ks://bench/-sf0"}, "children": {"S": "single"}}
+        await self.table.batch_get_item(
+            RequestItems={TABLE: {"Keys": [parent, key, new], "ConsistentRead": True}}
+        )
+        await self._log(number, "pending")
+        absent = {
+            "ConditionExpression": "attribute_not_exists(#n0)",
+            "ExpressionAttributeNames": {"#n0": "path"},
+        }
+        await self.table.transact_write_items(
+            TransactItems=[
+                {"Delete": {"TableName": TABLE, "Key": key, **condition_fields()}},
+                {"Put": {"TableName": TABLE, "Item": {**new, **ITEM}, **absent}},
+            ],
+            ClientRequestToken=f"token-{number:08}",
+        )
         await self._log(number, "committed")
 
     async def _delete(self, number: int) -> None:
