@@ -218,6 +218,17 @@ async def test_keys_below_a_key_that_also_ends_with_a_slash(
     assert {path: type(error) for path, error in skipped.items()} == {"a/b": NotDirectoryError}
 
 
+async def test_a_file_and_a_directory_of_one_name_are_both_on_the_first_level() -> None:
+    async with open_bucket(MemoryBlobs(fresh_name("bucket"))) as bucket:
+        await bucket.blobs.create()
+        for key in ("a", "a/b", "a/c", "d/e", "f"):
+            await bucket.blobs.put(key, b"1")
+        skipped: dict[str, S3kError] = {}
+        found = [(each.path, each.is_dir) async for each in bucket.children(skipped.__setitem__)]
+        assert found == [("a", False), ("a", True), ("d", True), ("f", False)]
+        assert skipped == {}
+
+
 def _info(key: str) -> BlobInfo:
     return BlobInfo(key, 1, "e")
 
