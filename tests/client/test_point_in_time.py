@@ -194,10 +194,11 @@ async def test_a_moved_file_whose_former_path_is_not_restored_is_not_deleted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fs = place.fs
-    for name in ("d/taken", "d/fails", "elsewhere"):
+    for name in ("d/taken", "d/fails", "elsewhere", "old/x"):
         await fs.write(f"/{name}", name.encode())
     at = place.tick()
-    for source, target in (("d/taken", "d/1"), ("d/fails", "d/2"), ("elsewhere", "d/3")):
+    moves = {"d/taken": "d/1", "d/fails": "d/2", "elsewhere": "d/3", "old": "d/4"}
+    for source, target in moves.items():
         await fs.rename(f"/{source}", f"/{target}")
     await fs.makedirs("/d/taken")
     before = await place.contents()
@@ -213,13 +214,14 @@ async def test_a_moved_file_whose_former_path_is_not_restored_is_not_deleted(
         "/d/1": "none",
         "/d/2": "delete",
         "/d/3": "none",
+        "/d/4/x": "none",
         "/d/fails": "create",
         "/d/taken": "none",
     }
     assert [path for path, _ in result.done.failures] == ["/d/fails", "/d/2"]
     result = await fs.restore("/d", at, delete=True, dry_run=False)
     assert result.done.failures == ()
-    left = {"/d/1": b"d/taken", "/d/3": b"elsewhere"}
+    left = {"/d/1": b"d/taken", "/d/3": b"elsewhere", "/d/4/x": b"old/x"}
     assert await place.contents() == {"/d/fails": b"d/fails"} | left
 
 
