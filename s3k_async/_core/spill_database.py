@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
+
+from s3k_async._core.os_errors import os_errors
+from s3k_async.errors import NoSpaceError, ServiceError
 
 __all__ = ["CACHE_BYTES", "SpillDatabase"]
 
@@ -19,12 +24,16 @@ CACHE_BYTES = 16 * 1024 * 1024
 
 class SpillDatabase:
     """A temporary database with one schema. `directory`: parent of the temporary directory; None:
-    the system's default. Several threads may use it, one at a time."""
+    the system's default. Several threads may use it, one at a time. Raises NoSpaceError if the disk
+    is full, PermissionDeniedError and ServiceError."""
 
     def __init__(self, schema: str, directory: str | None = None) -> None:
-        self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)
+        with os_errors(directory or "the directory of temporary files"):
+            self._room = TemporaryDirectory("", "s3k-", directory, ignore_cleanup_errors=True)
         path = os.path.join(self._room.name, "spill")
-        self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.database = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, factory=_SpillConnection
+        )
         for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_BYTES // 1024}"):
             self.database.execute(f"PRAGMA {pragma}")
         self.database.execute(schema)
@@ -51,3 +60,31 @@ class SpillDatabase:
             self.database.execute("BEGIN")
             self.database.executemany(statement, rows)
             self.database.execute("COMMIT")
+
+
+class _SpillConnection(sqlite3.Connection):
+    """A connection that raises errors of this package."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        with _spill_errors():
+            return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        with _spill_errors():
+            return super().executemany(sql, parameters)
+
+
+@contextmanager
+def _spill_errors() -> Iterator[None]:
+    """Map errors of SQLite."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE:
+            raise NoSpaceError(
+                "the disk for temporary files is full, or a file is larger than allowed: free "
+                "space there, or set TMPDIR to a directory with more space"
+            ) from error
+        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+        raise ServiceError(f"a temporary database failed: {error}", service_code=name) from error

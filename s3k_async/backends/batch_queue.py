@@ -29,6 +29,9 @@ R = TypeVar("R")
 _TURNS: Final = 20
 """Iterations of the event loop without another write, after which a round begins: about as many as
 a call takes from one write to the next. One iteration of an idle loop takes 1 to 2 µs."""
+_MOST_TURNS: Final = 200
+"""Iterations after which a round begins in any case, so that a steady stream of writes does not
+postpone it."""
 _ROUNDS: Final[RunVar[dict[int, Rounds]]] = RunVar("s3k_rounds")
 
 Steps: TypeAlias = Generator[Sequence[Callable[[], Any]], list[Any], Sequence[R | S3kError]]
@@ -53,14 +56,17 @@ class Rounds:
         """Queues that had writes, but were skipped by the last round."""
         self._running = 0
         self._turns = 0
-        """Iterations of the event loop until the next round begins, while writes are gathered."""
+        """Iterations of the event loop until the next round begins, while writes are gathered; each
+        further write prolongs them."""
+        self._turns_left = 0
+        """Iterations until it begins whatever arrives."""
 
     def join(self, queue: Waiting) -> None:
         """Add a queue, which has received its first write."""
         self._waiting.append(queue)
         self.prolong()
         if not self._running and len(self._waiting) == 1:
-            self._gather()
+            self._begin_gathering()
 
     def prolong(self) -> None:
         """Wait again for further writes, since one has arrived."""
@@ -69,14 +75,18 @@ class Rounds:
     def batch_ended(self) -> None:
         """Note the end of a batch; after the last one of a round, begin the next."""
         self._running -= 1
-        if not self._running:
-            self._turns = _TURNS
-            if self._waiting:
-                self._gather()
+        if not self._running and self._waiting:
+            self._begin_gathering()
+
+    def _begin_gathering(self) -> None:
+        self._turns = _TURNS
+        self._turns_left = _MOST_TURNS
+        self._gather()
 
     def _gather(self) -> None:
         self._turns -= 1
-        if self._turns > 0:
+        self._turns_left -= 1
+        if self._turns > 0 and self._turns_left > 0:
             self._loop.call_soon(self._gather)
             return
         highest = max(queue.rank for queue in self._waiting)

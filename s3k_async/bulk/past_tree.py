@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from s3k_async import _native
 from s3k_async.bulk.publish import is_below
@@ -25,6 +26,8 @@ ON CONFLICT (path) DO UPDATE SET since = excluded.since, entry = excluded.entry
 WHERE excluded.since > past.since
 """
 ROWS_AT_ONCE = 1000
+_UNKNOWN_PLACE: Final = "the log does not show where the file was at that time"
+_OUTSIDE: Final = "the file was elsewhere at that time, and is not restored there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,22 @@ class PastTree:
         found = (self._directories or {}).get(object_id)
         return found if found is not None and is_below(found, self._path) else None
 
+    def reason_to_keep(self, entry: Entry) -> str:
+        """Why a file that was not at its present path at that time must not be deleted; empty if it
+        was created later, or its state of that time is among these entries."""
+        records = self._log.sorter.of(entry.id)
+        if not records:
+            return _UNKNOWN_PLACE if entry.ctime * 1000 <= self._time_ms else ""
+        history = history_of(records)
+        if self._is_undecided(history):
+            return _UNKNOWN_PLACE
+        state = next((each for each in history.states if each.was_at(self._time_ms)), None)
+        if state is None:
+            return _UNKNOWN_PLACE if self._is_compacted(history) else ""
+        path = self._path_of(state.entry)
+        is_among = path is not None and is_below(path, self._path)
+        return "" if is_among or state.entry.is_reservation else _OUTSIDE
+
     def _paths_of_directories(self) -> dict[str, str] | None:
         found = [
             (state.entry.id, state.entry.entry_key)
@@ -96,7 +115,7 @@ class PastTree:
         path = self._path_of(state.entry)
         if path is None or path == ROOT or not is_below(path, self._path):
             return
-        if any(operation.time_ms <= self._time_ms for operation in history.pending):
+        if self._is_undecided(history):
             reason = "an operation on it was interrupted: s3k fsck repair decides it"
             self.unknown.append(UnknownState(path, reason))
         elif state.entry.is_dir or not state.entry.is_reservation:
@@ -104,15 +123,23 @@ class PastTree:
 
     def _note_compacted(self, history: ObjectHistory) -> None:
         """Note a file that existed, and of whose states at the time compaction has left none."""
-        first = history.states[0] if history.states else None
-        if first is None or first.began is not None or first.entry.is_dir:
+        if not self._is_compacted(history):
             return
-        if first.entry.ctime * 1000 > self._time_ms or first.since_ms <= self._time_ms:
-            return
-        path = self._path_of(first.entry)
+        path = self._path_of(history.states[0].entry)
         if path is not None and is_below(path, self._path):
             reason = "compaction has removed its history of that time from the log"
             self.unknown.append(UnknownState(path, reason))
+
+    def _is_undecided(self, history: ObjectHistory) -> bool:
+        """Whether the state at the time depends on an operation of unknown outcome."""
+        return any(operation.time_ms <= self._time_ms for operation in history.pending)
+
+    def _is_compacted(self, history: ObjectHistory) -> bool:
+        """Whether a file existed at the time, and compaction has left no state of that time."""
+        first = history.states[0] if history.states else None
+        if first is None or first.began is not None or first.entry.is_dir:
+            return False
+        return first.entry.ctime * 1000 <= self._time_ms < first.since_ms
 
     def _path_of(self, entry: Entry) -> str | None:
         """The path of an entry at that time; None if no path led to it."""

@@ -18,7 +18,7 @@ from s3k_async.bulk.file_versions import LOOKS, has_data, read_log
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.bulk.undeletion import bring_back_many, kept_attributes, replace_by
-from s3k_async.errors import PathNotFoundError, PermissionDeniedError
+from s3k_async.errors import ConflictError, PathNotFoundError, PermissionDeniedError
 from s3k_async.listing.listings import Listing
 from s3k_async.model import ROOT, ChangeResult, Entry, TrashItem
 from s3k_async.volumes.volume import Volume
@@ -126,7 +126,7 @@ class _Comparison:
         for item in await self._trashed():
             await self._compare_trashed(item, unknown)
         await anyio.to_thread.run_sync(self._add_left)
-        return await self._with_data()
+        return _without_losses(await self._with_data())
 
     def _add_left(self) -> None:
         """Add what is at no path now."""
@@ -159,13 +159,19 @@ class _Comparison:
         past = self._past.take(entry.path)
         if past is None:
             if self._delete and not entry.is_dir and entry.path not in unknown:
-                change = PastChange("delete", entry.path, entry.size)
-                self._found.append(_Difference(change, seen=entry))
+                self._found.append(self._surplus(entry))
         elif past.is_dir != entry.is_dir:
             kind = "directory" if entry.is_dir else "file"
-            self._found.append(_problem(entry.path, f"a {kind} is at the path now"))
+            self._found.append(_problem(entry.path, f"a {kind} is at the path now", past))
         elif not entry.is_dir and not _is_same(past, entry):
             self._found.append(_difference("replace", past, entry))
+
+    def _surplus(self, entry: Entry) -> _Difference:
+        """The deletion of a file that was created later, or whose state of that time is restored to
+        another path."""
+        if reason := self._past.reason_to_keep(entry):
+            return _problem(entry.path, reason)
+        return _Difference(PastChange("delete", entry.path, entry.size), seen=entry)
 
     async def _trashed(self) -> Sequence[TrashItem]:
         """The directories in the trash that were in the tree at that time, the topmost first."""
@@ -212,9 +218,11 @@ class _Comparison:
 
         async def checked(difference: _Difference) -> _Difference:
             past = difference.past
-            if past is None or past.is_dir or await has_data(self._volume, past):
+            if past is None or past.is_dir or difference.change.kind == "none":
                 return difference
-            return _problem(past.path, _COLLECTED)
+            if await has_data(self._volume, past):
+                return difference
+            return _problem(past.path, _COLLECTED, past)
 
         return await gather(checked, self._found, limit=LOOKS)
 
@@ -234,8 +242,24 @@ def _difference(kind: PastChangeKind, past: Entry, seen: Entry | None = None) ->
     return _Difference(PastChange(kind, past.path, past.size, version), past, seen)
 
 
-def _problem(path: str, reason: str) -> _Difference:
-    return _Difference(PastChange("none", path, problem=reason))
+def _problem(path: str, reason: str, past: Entry | None = None) -> _Difference:
+    return _Difference(PastChange("none", path, problem=reason), past)
+
+
+def _without_losses(found: Sequence[_Difference]) -> list[_Difference]:
+    """The differences, without deletions of files that cannot be restored to their former paths."""
+    lost = {
+        each.past.id: each.past.path
+        for each in found
+        if each.change.kind == "none" and each.past is not None
+    }
+
+    def kept(each: _Difference) -> _Difference:
+        if each.change.kind != "delete" or each.seen is None or each.seen.id not in lost:
+            return each
+        return _problem(each.seen.path, f"its state at {lost[each.seen.id]} cannot be recovered")
+
+    return [kept(each) for each in found]
 
 
 async def _apply(
@@ -279,5 +303,28 @@ async def _apply(
         lambda path, error: tally.failures.append((path, error)),
     )
     await run_all(file, of("replace"), limit=FILES)
-    await run_all(file, of("delete"), limit=FILES)
+    await run_all(file, _deletable(of("delete"), found, tally), limit=FILES)
     return tally.result
+
+
+def _deletable(
+    deletions: Sequence[_Difference], found: Sequence[_Difference], tally: ProgressTally
+) -> list[_Difference]:
+    """The deletions of files that have been restored to their former paths, if they had any. The
+    others are failures."""
+    failed = {path for path, _ in tally.failures}
+    lost = {
+        each.past.id: each.past.path
+        for each in found
+        if each.past is not None and each.change.path in failed
+    }
+    left: list[_Difference] = []
+    for each in deletions:
+        former = None if each.seen is None else lost.get(each.seen.id)
+        if former is None:
+            left.append(each)
+            continue
+        path = each.change.path
+        kept = ConflictError(f"the file was not restored to {former}, and was kept", path=path)
+        tally.failures.append((path, kept))
+    return left

@@ -119,18 +119,20 @@ class BucketTree:
                     yield entry
 
     async def children(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
-        """The entries of the first level alone, by name, with few requests for each directory."""
+        """The entries of the first level alone, by name, with few requests for each directory. A
+        file and a directory may have one name."""
         with PathSort() as sorter:
             async with aclosing(list_first_level(self.blobs, self.prefix)) as pages:
                 async for page in pages:
                     shown = [_first_level(entry) for entry in self._shown(page, skipped)]
                     await to_thread.run_sync(sorter.add, shown)
-            last = ""
+            last = ("", False)
             for batch in sorter.pages():
                 for entry in batch:
-                    if entry.path != last:
+                    found = (entry.path, entry.is_dir)
+                    if found != last:
                         yield entry
-                    last = entry.path
+                    last = found
 
     async def content(self, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
         """The bytes of the object, of the version that was listed."""

@@ -26,7 +26,7 @@ _SCHEMA = (
 
 
 class PathSort:
-    """Sorts entries by `TreeEntry.order`. Blocks.
+    """Sorts entries by `TreeEntry.order`, of one path the file first. Blocks.
 
     with PathSort() as sorter:
         sorter.add(entries)
@@ -58,12 +58,12 @@ class PathSort:
     def pages(self) -> Iterator[Sequence[TreeEntry]]:
         """All entries in order, in pages."""
         if self._file is None:
-            self._held.sort(key=lambda entry: entry.order)
+            self._held.sort(key=lambda entry: (entry.order, entry.is_dir))
             yield from (self._held[at : at + PAGE] for at in range(0, len(self._held), PAGE))
             return
         self._spill()
         rows = self._file.database.execute(
-            "SELECT path, is_dir, size, mtime, etag, checksum FROM entries ORDER BY path"
+            "SELECT path, is_dir, size, mtime, etag, checksum FROM entries ORDER BY path, is_dir"
         )
         while page := [
             TreeEntry(path.decode(), bool(is_dir), size, mtime, etag, checksum)
@@ -109,8 +109,8 @@ def with_directories(
             shown += [TreeEntry(above, True) for above in _new_directories(entry.path, last)]
             if entry.path != last:
                 shown.append(entry)
+                file = None if entry.is_dir else entry.path
             last = entry.path
-            file = None if entry.is_dir else entry.path
         yield shown
 
 

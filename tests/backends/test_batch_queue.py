@@ -109,6 +109,19 @@ async def test_a_table_that_is_always_written_to_holds_up_no_file() -> None:
     await second.drained()
 
 
+async def test_a_steady_stream_of_writes_does_not_postpone_a_batch() -> None:
+    applied: Applied = []
+    queue = queue_of(Rounds(), noting(applied))
+    submitted = 0
+    while not applied and submitted < 1000:
+        queue.submit(submitted)
+        submitted += 1
+        await asyncio.sleep(0)
+    assert applied
+    await queue.drained()
+    assert [number for batch in applied for number in batch] == list(range(submitted))
+
+
 async def test_a_write_that_is_cancelled_before_its_batch_is_dropped() -> None:
     applied: Applied = []
     queue = queue_of(Rounds(), noting(applied))

@@ -24,12 +24,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async._core.retry import RetryPolicy
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.local import local_blobs
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.local.local_walk import PRIVATE
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -37,6 +40,7 @@ from s3k_async.errors import (
     InvalidPathError,
     NoSpaceError,
     NotAVolumeError,
+    OutcomeUnknownError,
     PermissionDeniedError,
     ResponseLostError,
     ServiceError,
@@ -408,14 +412,7 @@ async def test_file_and_directories_are_synced_before_a_put_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     blobs = await created(tmp_path)
-    synced: list[int] = []
-    fsync = os.fsync
-
-    def recorded(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", recorded)
+    synced = recorded_syncs(monkeypatch)
     await blobs.put("x/y/a", data)
     root = tmp_path / "root"
     assert synced == [
@@ -434,16 +431,49 @@ async def test_a_directory_that_cannot_be_synced_leaves_the_outcome_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     blobs = await created(tmp_path)
+    monkeypatch.setattr(os, "fsync", failing_in(tmp_path / "root"))
+    with pytest.raises(ResponseLostError):
+        await blobs.put("a", data, if_absent=True)
+
+
+@SIZES
+async def test_a_repeated_put_is_not_acknowledged_before_its_directory_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    blobs = RetryingBlobs(await created(tmp_path), RetryPolicy(attempts=3, base=0.001), SYSTEM)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_in(tmp_path / "root"))
+        with pytest.raises(OutcomeUnknownError):
+            await blobs.put("a", data, if_absent=True)
+    synced = recorded_syncs(monkeypatch)
+    with pytest.raises(BlobExistsError):
+        await blobs.put("a", data, if_absent=True)
+    assert (tmp_path / "root").stat().st_ino in synced
+
+
+def recorded_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The inodes that are synced from now on."""
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return synced
+
+
+def failing_in(directory: Path) -> Callable[[int], None]:
+    """`os.fsync`, which fails for a directory."""
     fsync = os.fsync
 
     def failing(descriptor: int) -> None:
-        if os.fstat(descriptor).st_ino == (tmp_path / "root").stat().st_ino:
+        if os.fstat(descriptor).st_ino == directory.stat().st_ino:
             raise OSError(errno.EIO, "I/O error")
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(ResponseLostError):
-        await blobs.put("a", data, if_absent=True)
+    return failing
 
 
 class Held:

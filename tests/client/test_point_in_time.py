@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.errors import (
     InvalidArgumentError,
+    NoSpaceError,
     S3kError,
 )
-from s3k_async.model import ChangeResult, Entry
+from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.oplog.log_writer import NativeLog
+from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.trees import DirectoryTree, VolumeTree, synchronize
 from tests.client.rig import paths
 from tests.client.versioned import Place
@@ -140,6 +144,85 @@ async def test_the_history_of_a_time_may_be_compacted(place: Place) -> None:
     result = await fs.restore("/", at)
     assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/a")]
     assert "compaction" in result.changes[0].problem
+
+
+async def test_a_moved_file_of_unknown_history_is_not_deleted(place: Place) -> None:
+    """Compaction has dropped the state of that time, or the whole record of the file is lost."""
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.write("/d/a", b"22")
+    place.tick()
+    await fs.rename("/d/a", "/d/b")
+    await fs.write("/d/later", b"")
+    place.tick()
+    log = fs._volume().log_blobs
+    assert log is not None
+    await fs._volume().log.drained()
+    await Compactor(log, place.runtime, grace=0).run(dry_run=False)
+    result = await fs.restore("/d", at, delete=True)
+    kinds = {each.path: each.kind for each in result.changes}
+    assert kinds == {"/d/a": "none", "/d/b": "none", "/d/later": "delete"}
+    place.clock.advance(2)
+    await fs.delete("/d/later")
+    keys = [each.key async for each in list_all(log)]
+    assert await log.delete_many(keys) == []
+    result = await fs.restore("/d", at, delete=True)
+    assert {each.path: each.kind for each in result.changes} == {"/d/b": "none"}
+
+
+async def test_a_moved_file_with_an_interrupted_operation_is_not_deleted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    place.tick()
+    await fs._volume().log.drained()
+
+    async def dies(log: NativeLog, key: str, data: bytes) -> bool:
+        return False
+
+    monkeypatch.setattr(NativeLog, "commit", dies)
+    await fs.rename("/d/a", "/d/b")
+    at = place.tick()
+    result = await fs.restore("/", at, delete=True, dry_run=False)
+    assert {each.kind for each in result.changes} == {"none"}
+    assert await place.contents() == {"/d/b": b"1"}
+
+
+async def test_a_moved_file_whose_former_path_is_not_restored_is_not_deleted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = place.fs
+    for name in ("d/taken", "d/fails", "elsewhere", "old/x"):
+        await fs.write(f"/{name}", name.encode())
+    at = place.tick()
+    moves = {"d/taken": "d/1", "d/fails": "d/2", "elsewhere": "d/3", "old": "d/4"}
+    for source, target in moves.items():
+        await fs.rename(f"/{source}", f"/{target}")
+    await fs.makedirs("/d/taken")
+    before = await place.contents()
+
+    async def full(*_: object) -> Content:
+        raise NoSpaceError("the disk is full", path="/")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PhysicalStorage, "copy_from", full)
+        result = await fs.restore("/d", at, delete=True, dry_run=False)
+    assert await place.contents() == before
+    assert {each.path: each.kind for each in result.changes} == {
+        "/d/1": "none",
+        "/d/2": "delete",
+        "/d/3": "none",
+        "/d/4/x": "none",
+        "/d/fails": "create",
+        "/d/taken": "none",
+    }
+    assert [path for path, _ in result.done.failures] == ["/d/fails", "/d/2"]
+    result = await fs.restore("/d", at, delete=True, dry_run=False)
+    assert result.done.failures == ()
+    left = {"/d/1": b"d/taken", "/d/3": b"elsewhere", "/d/4/x": b"old/x"}
+    assert await place.contents() == {"/d/fails": b"d/fails"} | left
 
 
 async def test_a_file_that_did_not_exist_yet(place: Place, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from s3k_async.attributes import Attributes
+from s3k_async.backends.ports.items import PARTITION
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     InvalidArgumentError,
@@ -15,6 +16,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.namespace.due_items import SUFFIXES
 from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -118,6 +120,32 @@ async def test_metadata_without_any_rule(place: Ruled, fs: S3kClient) -> None:
     assert (result.expired, result.read_only) == (1, 1)
     assert await place.paths() == {"/g", "/gone"}
     assert (await fs.stat("/g")).attributes.read_only
+
+
+async def test_a_file_that_takes_the_place_of_one_that_was_to_expire(
+    place: Ruled, fs: S3kClient
+) -> None:
+    """In s3mper the older row of the index removed the entry of the new file."""
+    await fs.write("/f", b"1", attributes=metadata(ExpiresAfter=50))
+    await fs.delete("/f")
+    await fs.write("/f", b"2")
+    await fs.write("/g", b"1", attributes=metadata(ExpiresAfter=50))
+    place.clock.advance(25)
+    await fs.delete("/g")
+    await fs.write("/g", b"2", attributes=metadata(ExpiresAfter=50))
+    place.clock.advance(25)
+    assert (await fs.run_rules()).expired == 0
+    assert await place.paths() == {"/f", "/g"}
+    place.clock.advance(25)
+    assert (await fs.run_rules()).expired == 1
+    assert await place.paths() == {"/f"}
+
+
+async def test_the_items_of_an_hour_are_in_many_partitions(place: Ruled, fs: S3kClient) -> None:
+    """In s3mper all were in one."""
+    await fs.set_rule("/d", expire_after=100)
+    await fs.write_many([(f"/d/{number}", b"") for number in range(100)])
+    assert len({item[PARTITION] for item in await place.due_items()}) > SUFFIXES // 2
 
 
 async def test_a_past_time_is_due_at_once(place: Ruled, fs: S3kClient) -> None:

@@ -200,6 +200,35 @@ async def test_keys_that_are_no_paths(grove: Grove) -> None:
         assert sum(isinstance(error, InvalidPathError) for error in skipped.values()) == 3
 
 
+@pytest.mark.parametrize("held", [0, 100])
+async def test_keys_below_a_key_that_also_ends_with_a_slash(
+    held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which S3 allows, unlike the other stores."""
+    monkeypatch.setattr(path_sort, "HELD", held)
+    keys = ("a", "a/", "a/b", "c/", "c/d")
+    skipped: dict[str, S3kError] = {}
+    async with open_bucket(MemoryBlobs(fresh_name("bucket"))) as bucket:
+        rows = bucket._shown([_info(key) for key in keys], skipped.__setitem__)
+    with PathSort() as sorter:
+        sorter.add(reversed(rows))
+        pages = with_directories(sorter.pages(), skipped.__setitem__)
+        found = [(each.path, each.is_dir) for page in pages for each in page]
+    assert found == [("a", False), ("c", True), ("c/d", False)]
+    assert {path: type(error) for path, error in skipped.items()} == {"a/b": NotDirectoryError}
+
+
+async def test_a_file_and_a_directory_of_one_name_are_both_on_the_first_level() -> None:
+    async with open_bucket(MemoryBlobs(fresh_name("bucket"))) as bucket:
+        await bucket.blobs.create()
+        for key in ("a", "a/b", "a/c", "d/e", "f"):
+            await bucket.blobs.put(key, b"1")
+        skipped: dict[str, S3kError] = {}
+        found = [(each.path, each.is_dir) async for each in bucket.children(skipped.__setitem__)]
+        assert found == [("a", False), ("a", True), ("d", True), ("f", False)]
+        assert skipped == {}
+
+
 def _info(key: str) -> BlobInfo:
     return BlobInfo(key, 1, "e")
 

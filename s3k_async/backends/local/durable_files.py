@@ -24,12 +24,21 @@ from s3k_async.errors import (
     BlobNotFoundError,
     InvalidPathError,
     NotAVolumeError,
+    OutcomeUnknownError,
     ResponseLostError,
     S3kError,
     VolumeNotFoundError,
 )
 
-__all__ = ["STAMP_BYTES", "LocalFiles", "not_for_long", "stamp", "sync_file", "write_fully"]
+__all__ = [
+    "STAMP_BYTES",
+    "LocalFiles",
+    "not_for_long",
+    "stamp",
+    "sync_file",
+    "unsynced",
+    "write_fully",
+]
 
 _LOCK = "lock"
 _ABANDONED_MS = 24 * 3600 * 1000
@@ -306,7 +315,13 @@ class LocalFiles:
     ) -> None:
         with self.made_parent(key) as (parent, name):
             if if_absent:
-                self.link(private, temporary, parent, name, key)
+                try:
+                    self.link(private, temporary, parent, name, key)
+                except BlobExistsError:
+                    # Perhaps by an earlier attempt, or by a writer that has not synced it yet.
+                    if error := sync_file(parent):
+                        raise unsynced(key, error) from error
+                    raise
             else:
                 with self.locked(private, fcntl.LOCK_SH if if_match is None else fcntl.LOCK_EX):
                     facts = None if if_match is None else self.facts(key)
@@ -441,6 +456,18 @@ def not_for_long(key: str, error: OSError) -> ResponseLostError:
     lost = ResponseLostError("the blob is in place, perhaps not for long", path=key)
     lost.__cause__ = error
     return lost
+
+
+def unsynced(key: str, error: OSError) -> OutcomeUnknownError:
+    """The outcome of a file that exists, perhaps from an earlier attempt, in a directory that could
+    not be synced."""
+    unknown = OutcomeUnknownError(
+        "the file exists, but its directory cannot be synced, so that it may be lost: check the "
+        "disk",
+        path=key,
+    )
+    unknown.__cause__ = error
+    return unknown
 
 
 def _key_conflict(key: str) -> InvalidPathError:

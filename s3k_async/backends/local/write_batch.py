@@ -21,11 +21,12 @@ from s3k_async.backends.local.durable_files import (
     not_for_long,
     stamp,
     sync_file,
+    unsynced,
     write_fully,
 )
 from s3k_async.backends.local.local_walk import blob_info
 from s3k_async.backends.ports.blobs import BlobInfo, Buffer
-from s3k_async.errors import S3kError
+from s3k_async.errors import BlobExistsError, S3kError
 
 __all__ = ["FileWrite", "WriteBatch"]
 
@@ -76,6 +77,7 @@ class _Parent:
 
     file: int
     drafts: list[_Draft] = field(default_factory=list)
+    """The files of the batch that are in it, those included that were there before."""
 
 
 class WriteBatch:
@@ -170,7 +172,9 @@ class WriteBatch:
         for parent, lost in zip(touched, errors, strict=True):
             if lost is not None:
                 for draft in parent.drafts:
-                    draft.outcome = not_for_long(draft.write.key, lost)
+                    is_new = isinstance(draft.outcome, BlobInfo)
+                    key = draft.write.key
+                    draft.outcome = not_for_long(key, lost) if is_new else unsynced(key, lost)
 
     def _lock(self, stack: ExitStack, private: int) -> _Pauses:
         """Hold the lock of replacements, shared."""
@@ -197,7 +201,12 @@ class WriteBatch:
         key = draft.write.key
         name = key.rpartition("/")[2]
         if draft.write.if_absent:
-            self._files.link(private, draft.name, parent.file, name, key)
+            try:
+                self._files.link(private, draft.name, parent.file, name, key)
+            except BlobExistsError:
+                # Perhaps by an earlier attempt, or by a writer that has not synced it yet.
+                parent.drafts.append(draft)
+                raise
         else:
             self._files.rename(private, draft.name, parent.file, name, key)
             draft.is_there = False

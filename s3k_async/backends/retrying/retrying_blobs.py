@@ -129,7 +129,7 @@ class RetryingBlobs:
             delay = request.delay(failure) if isinstance(failure, TRANSIENT) else None
             if delay is not None and request.left() > delay:
                 await self._runtime.sleep(delay)
-            elif lost:
+            elif lost and not isinstance(failure, OutcomeUnknownError):
                 return await self._resolve(key, data, failure)
             else:
                 raise failure
