@@ -168,8 +168,8 @@ async def _grouped(
     async with open_list(file, 1, null=null, annotated=True) as records:
         if not records.count:
             raise InvalidArgumentError(
-                "the list has no paths, so that nothing would be checked: list files or directories, "
-                "one path per line",
+                "the list has no paths, so that nothing would be checked: list files or "
+                "directories, one path per line",
                 path=records.name,
             )
         async for volume, some in records.chunks_by_volume():
