@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,6 +107,8 @@ async def place(dynoxide: Engine, tmp_path: Path) -> AsyncIterator[Place]:
         async with S3kClient(config=config) as fs:
             await fs.write_many([(f"/a/{number}", b"1") for number in range(9)])
             await fs.delete("/a/0")
+        for file in tmp_path.rglob("*.id=*"):
+            os.utime(file, (time.time() - 50_000, time.time() - 50_000))
         proxy.clear()
         yield Place(config, proxy)
 
@@ -116,7 +120,7 @@ async def test_each_request_of_a_job_is_within_a_limit(spark: SparkSession, plac
         assert verify(spark, place.config, read_units=1000, tasks=2).report.clean
         fixed = repair(spark, place.config, tasks=2, grace=0, dry_run=False, **limits)
         assert fixed.report.left.clean
-        report = gc(spark, place.config, tasks=2, grace=0, lease=0, dry_run=False, **limits).report
+        report = gc(spark, place.config, tasks=2, grace=0, lease=60, dry_run=False, **limits).report
         assert report.swept is not None
         assert report.swept.deleted["deleted"].objects == 1
 
@@ -132,7 +136,7 @@ async def test_each_request_of_a_job_is_within_a_limit(spark: SparkSession, plac
 
 
 async def test_a_limit_that_cannot_be_kept_is_refused_before_the_job(
-    spark: SparkSession, place: Place, cli: Cli
+    spark: SparkSession, place: Place
 ) -> None:
     def refused() -> None:
         for job in (verify, repair, gc):
@@ -141,6 +145,9 @@ async def test_a_limit_that_cannot_be_kept_is_refused_before_the_job(
 
     await to_thread.run_sync(refused)
     assert place.proxy.calls == []
+
+
+def test_the_commands_say_what_to_do(spark: SparkSession, cli: Cli) -> None:
     cli.ok("init", "./vol")
     for job in ("fsck-verify", "fsck-repair", "gc"):
         command = ("spark", job, "./vol", "--tasks", "2", "--read-units")
