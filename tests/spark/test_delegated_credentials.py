@@ -151,15 +151,16 @@ async def test_a_role_is_assumed_by_the_driver_alone(
     assert (data.aws.role_arn, data.aws.role_session_name) == (None, None)
 
 
+def expired(answer: Answer) -> Answer:
+    """An answer of STS with credentials that have expired."""
+    body = EXPIRATION.sub(b"<Expiration>2020-01-01T00:00:00Z", answer.body)
+    return replace(answer, body=body)
+
+
 async def test_each_stage_has_credentials_that_are_valid(
     spark: SparkSession, services: Services
 ) -> None:
     """Expired ones are a named error in tasks; later tasks of the same function get new ones."""
-
-    def expired(answer: Answer) -> Answer:
-        body = EXPIRATION.sub(b"<Expiration>2020-01-01T00:00:00Z", answer.body)
-        return replace(answer, body=body)
-
     services.sts.rule(Rewrite(expired))
     volume = await to_thread.run_sync(spark_volume, spark, services.volume)
     with pytest.raises(Exception, match=r"CredentialsError: .*have expired, at 2020-01-01"):
@@ -179,10 +180,52 @@ async def test_frames_are_read_and_written_with_delegated_credentials(
     assert await to_thread.run_sync(copied) == 5
     assert services.tokens
 
+    def made_again() -> int:
+        services.sts.rule(Rewrite(expired))
+        frame = read_parquet(spark, "/five", volume=services.volume)
+        services.sts.clear()
+        with pytest.raises(Exception, match=r"CredentialsError: .*: make it again"):
+            frame.count()
+        return read_parquet(spark, "/five", volume=services.volume).count()
+
+    assert await to_thread.run_sync(made_again) == 5
+
+
+async def test_the_data_source_gets_credentials_when_spark_plans_it(
+    spark: SparkSession, services: Services, moto_s3: Engine
+) -> None:
+    """New ones for each action, by the keys that the planning process finds."""
+    keys = dict(zip(CREDENTIALS, (moto_s3.access_key, moto_s3.secret_key), strict=True))
+
+    def write_and_read() -> None:
+        rows = spark.createDataFrame([(number,) for number in range(5)], "id long").coalesce(1)
+        with task_environment(spark, keys):
+            register(spark, volume=services.volume, short_name="delegated")
+        rows.write.format("delegated").mode("append").save("/five")
+        written = [call for call in services.s3.calls if b"PAR1" in call.body]
+        assert written
+        assert services.own not in map(signer, written)
+        frame = spark.read.format("delegated").load("/five")
+        planned = len(services.actions)
+        assert planned > 0
+        services.s3.calls.clear()
+        assert frame.count() == 5
+        read = [call for call in services.s3.calls if call.path == written[0].path]
+        assert {signer(call) for call in read} - {services.own}
+        assert len(services.actions) > planned
+        services.sts.rule(Rewrite(expired))
+        with pytest.raises(Exception, match=r"CredentialsError: .*have expired"):
+            frame.count()
+        services.sts.clear()
+        assert frame.count() == 5
+
+    await to_thread.run_sync(write_and_read)
+
 
 async def test_what_cannot_be_delegated(spark: SparkSession, services: Services) -> None:
-    with pytest.raises(ConfigError, match="read_parquet"):
-        register(spark, volume=services.volume)
+    volume = await to_thread.run_sync(spark_volume, spark, services.volume)
+    with pytest.raises(ConfigError, match="instead of the result of spark_volume"):
+        register(spark, volume=volume)
     apart = services.with_aws(lambda aws: replace(aws, sts_endpoint=None))
     with pytest.raises(ConfigError, match="needs sts_endpoint"):
         await to_thread.run_sync(spark_volume, spark, apart)
