@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,13 +114,22 @@ async def place(dynoxide: Engine, tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def test_each_request_of_a_job_is_within_a_limit(spark: SparkSession, place: Place) -> None:
-    limits = {"read_units": 1000, "write_units": 1000}
-
     def jobs() -> None:
         assert verify(spark, place.config, read_units=1000, tasks=2).report.clean
-        fixed = repair(spark, place.config, tasks=2, grace=0, dry_run=False, **limits)
+        fixed = repair(
+            spark, place.config, dry_run=False, read_units=1000, write_units=1000, tasks=2
+        )
         assert fixed.report.left.clean
-        report = gc(spark, place.config, tasks=2, grace=0, lease=60, dry_run=False, **limits).report
+        report = gc(
+            spark,
+            place.config,
+            dry_run=False,
+            grace=0,
+            lease=60,
+            read_units=1000,
+            write_units=1000,
+            tasks=2,
+        ).report
         assert report.swept is not None
         assert report.swept.deleted["deleted"].objects == 1
 
@@ -139,7 +148,8 @@ async def test_a_limit_that_cannot_be_kept_is_refused_before_the_job(
     spark: SparkSession, place: Place
 ) -> None:
     def refused() -> None:
-        for job in (verify, repair, gc):
+        jobs: tuple[Callable[..., object], ...] = (verify, repair, gc)
+        for job in jobs:
             with pytest.raises(InvalidArgumentError, match="use fewer tasks"):
                 job(spark, place.config, read_units=1.5, tasks=2)
 
