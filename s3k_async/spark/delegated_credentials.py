@@ -163,9 +163,9 @@ class ReceivedCredentials:
             when = datetime.fromtimestamp(found.expires_ms / 1000, UTC)
             raise CredentialsError(
                 "the credentials that the driver of Spark delegated have expired, at "
-                f"{when:%Y-%m-%d %H:%M:%S} UTC. Each stage receives new ones, but a DataFrame keeps "
-                "those of the time when it was made or planned: make it again, or use shorter "
-                "stages, a longer role_duration, or credentials of the executors"
+                f"{when:%Y-%m-%d %H:%M:%S} UTC. Each stage receives new ones, but a DataFrame "
+                "keeps those of the time when it was made: make it again, or use shorter stages, "
+                "a longer role_duration, or credentials of the executors"
             )
         return found
 

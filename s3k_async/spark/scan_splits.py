@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -126,9 +125,7 @@ class ScanTarget(Protocol):
 
 
 @contextmanager
-def opened(
-    config: VolumeConfig, units: UnitLimits = UNLIMITED
-) -> Iterator[tuple[Volume, Run]]:
+def opened(config: VolumeConfig, units: UnitLimits = UNLIMITED) -> Iterator[tuple[Volume, Run]]:
     """A volume, open in the body, and the function that runs coroutines on it, within the limits.
     Raises UnsupportedError for limits in a table that does not report consumed units."""
     run = units.limited(current_bridge().run)

@@ -109,7 +109,7 @@ def test_sigterm_cancels_the_tasks_that_are_running(
     monkeypatch.setenv(PLACE, str(waiting))
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
     reshard = ["reshard", directory, "--suffix-count", "8"]
-    command = [sys.executable, "-m", "tests.spark.waiting_tasks", "spark", *reshard]
+    command = [sys.executable, "-c", WAITING, "spark", *reshard]
     with subprocess.Popen(
         [*command, "--master", "local[1]", "--tasks", "1"],
         cwd=ROOT,
@@ -130,6 +130,18 @@ def test_sigterm_cancels_the_tasks_that_are_running(
     with S3kSyncClient(directory) as fs:
         assert fs.read_many(["/a/f", "/a/g"]) == [b"1", b"2"]
     assert main(["fsck", directory, "--grace", "0", "-q"]) == 0
+
+
+WAITING = """
+import sys
+from s3k_async.cli import main
+from s3k_async.spark import reshard_job
+from s3k_async.txn import volume_lock
+from tests.spark.waiting_tasks import WaitingSegments
+volume_lock.QUIET_SECONDS = 0.0
+reshard_job._Segments = WaitingSegments
+sys.exit(main())
+"""
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -107,10 +107,15 @@ async def place(dynoxide: Engine, tmp_path: Path) -> AsyncIterator[Place]:
         async with S3kClient(config=config) as fs:
             await fs.write_many([(f"/a/{number}", b"1") for number in range(9)])
             await fs.delete("/a/0")
-        for file in tmp_path.rglob("*.id=*"):
-            os.utime(file, (time.time() - 50_000, time.time() - 50_000))
+        make_old(tmp_path)
         proxy.clear()
         yield Place(config, proxy)
+
+
+def make_old(data: Path) -> None:
+    """Give all data the age of half a day."""
+    for file in data.rglob("*.id=*"):
+        os.utime(file, (time.time() - 50_000, time.time() - 50_000))
 
 
 async def test_each_request_of_a_job_is_within_a_limit(spark: SparkSession, place: Place) -> None:
