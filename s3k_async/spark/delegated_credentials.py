@@ -164,8 +164,8 @@ class ReceivedCredentials:
             raise CredentialsError(
                 "the credentials that the driver of Spark delegated have expired, at "
                 f"{when:%Y-%m-%d %H:%M:%S} UTC. Each stage receives new ones, but a DataFrame "
-                "keeps those of the time when it was made: make it again, or use shorter stages, "
-                "a longer role_duration, or credentials of the executors"
+                "keeps those that it was made or first planned with: make it again, or use shorter "
+                "stages, a longer role_duration, or credentials of the executors"
             )
         return found
 
