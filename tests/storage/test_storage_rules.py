@@ -258,6 +258,7 @@ async def test_staged_content_has_the_rule_of_the_path_that_is_known(moto_s3: En
             async with fs.transaction() as txn:
                 await txn.publish("/a/b", file.staged)
             assert await kept(fs, moto_s3, "/a/b") == [terms]
+            await fs.delete("/a/b")
 
 
 async def test_a_volume_with_a_hot_location_cannot_have_rules() -> None:

@@ -2184,7 +2184,7 @@ DEFECTS: tuple[Defect, ...] = (
         "storage/storage_rules.py",
         "return self.terms.get(ROOT, _NO_TERMS)",
         "return _NO_TERMS",
-        "tests/storage/test_storage_rules.py::test_staged_content_has_the_rule_of_the_root",
+        f"{STORAGE_RULES}::test_staged_content_has_the_rule_of_the_path_that_is_known",
     ),
     Defect(
         "storage rules: the wire sends no tags",
