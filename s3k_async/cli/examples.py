@@ -105,7 +105,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "spark fsck-repair": ("s3k spark fsck-repair ./vol --yes",),
     "spark fsck-restore": ("s3k spark fsck-restore ./lost",),
     "spark fsck-verify": ("s3k spark fsck-verify ./vol -o /tmp/findings",),
-    "spark gc": ("s3k spark gc ./vol --checkpoint /tmp/stages --yes",),
+    "spark gc": ("s3k spark gc ./vol --yes",),
     "spark import": ("s3k spark import ./vol --from /tmp/objects.csv --yes",),
     "spark listing": ("s3k spark listing ./vol:/raw -o /tmp/listing",),
     "spark load": ("s3k spark load /tmp/vol.dump ./new --check",),
