@@ -666,21 +666,25 @@ class S3kClient:
             return Opening(lambda: open_appender(self._volume, place))
         return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
 
-    def stage(self) -> Opening[StagedWriter]:
-        """Upload data without a path, which `Transaction.publish` publishes as a file, here or in
+    def stage(self, path: Path = ROOT) -> Opening[StagedWriter]:
+        """Upload data without an entry, which `Transaction.publish` publishes as a file, here or in
         another process; for `with`.
 
             async with client.stage() as file:
                 await file.write(data)
             send(file.staged)
 
+        `path`: where the file is to be published, as far as it is known; it determines the storage
+        class and tags (`Tuning.storage_rules`), and nothing else.
+
         Staged data is in no listing, and neither in the table nor in the log. It must be published
         within `Tuning.lease` of opening the file; garbage collection removes unpublished data after
         the grace period. After an exception or `discard` nothing remains. Raises
-        ReadOnlyVolumeError.
+        ReadOnlyVolumeError, InvalidPathError.
         """
+        place = self._path(path)
         self._volume().store.require_writable(ROOT)
-        return Opening(lambda: open_staged(self._volume))
+        return Opening(lambda: open_staged(self._volume, place))
 
     @call
     async def discard_staged(self, staged: Iterable[StagedFile]) -> None:

@@ -382,20 +382,23 @@ class S3kSyncClient(BlockingClient):
         """
         return self._open_file(lambda fs: fs.open(path, mode))
 
-    def stage(self) -> SyncStagedWriter:
-        """Upload data without a path, which `Transaction.publish` publishes as a file, here or in
+    def stage(self, path: Path = ROOT) -> SyncStagedWriter:
+        """Upload data without an entry, which `Transaction.publish` publishes as a file, here or in
         another process; for `with`.
 
             with client.stage() as file:
                 file.write(data)
             send(file.staged)
 
+        `path`: where the file is to be published, as far as it is known; it determines the storage
+        class and tags (`Tuning.storage_rules`), and nothing else.
+
         Staged data is in no listing, and neither in the table nor in the log. It must be published
         within `Tuning.lease` of opening the file; garbage collection removes unpublished data after
         the grace period. After an exception or `discard` nothing remains. Raises
-        ReadOnlyVolumeError.
+        ReadOnlyVolumeError, InvalidPathError.
         """
-        return self._open(SyncStagedWriter, lambda fs: fs.stage())
+        return self._open(SyncStagedWriter, lambda fs: fs.stage(path))
 
     def discard_staged(self, staged: Iterable[StagedFile]) -> None:
         """Delete the data of uploads that will not be published; missing data is ignored.

@@ -23,12 +23,12 @@ from s3k_async.volumes.volume import Volume
 __all__ = ["StagedWriter", "discard_staged", "drop_bytes", "need_staged", "open_staged"]
 
 
-async def open_staged(volume: Callable[[], Volume]) -> StagedWriter:
-    """Begin an upload for a later transaction."""
+async def open_staged(volume: Callable[[], Volume], path: str = ROOT) -> StagedWriter:
+    """Begin an upload for a later transaction, stored by the storage rule for a path."""
     opened = volume()
     with opened.calls.running("stage"):
         target = opened.store.target(ROOT, None)
-        upload = opened.storage.at(ROOT).writer(target.object_id)
+        upload = opened.storage.at(path).writer(target.object_id)
         return StagedWriter(volume, target, upload, opened.record.volume_id)
 
 

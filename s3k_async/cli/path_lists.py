@@ -4,11 +4,13 @@ chunks.
 A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
 JSON: a text or an object with `path` for a path, a list of two texts or an object with `source` and
 `target` for a pair. Or all paths are terminated by NUL, in pairs too. There are no comments and no
-empty lines, except where a command allows them. A list may be larger than memory.
+empty lines, except where a command allows them; there a byte order mark and CRLF line ends are
+allowed, too. A list may be larger than memory.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import stat
@@ -52,6 +54,8 @@ class PathList:
     None for an empty list."""
     count: int
     """Number of records."""
+    name: str
+    """The file, for errors."""
     _reader: _Reader
 
     async def chunks(self) -> AsyncGenerator[list[Record], None]:
@@ -81,15 +85,15 @@ async def open_list(
     file: str, fields: Literal[1, 2], *, null: bool, annotated: bool = False
 ) -> AsyncIterator[PathList]:
     """A list of paths (1 field) or pairs (2). `annotated`: lines may be empty or begin with `#`,
-    and the paths may be of several volumes. Raises InvalidArgumentError with the first invalid
-    line, and the errors of local files. A stream is kept in a temporary file, since it cannot be
-    read twice."""
+    the list may begin with a byte order mark and have CRLF line ends, and the paths may be of
+    several volumes. Raises InvalidArgumentError with the first invalid line, and the errors of
+    local files. A stream is kept in a temporary file, since it cannot be read twice."""
     stream = await _opened(file)
     try:
         name = "standard input" if file == STANDARD_INPUT else file
         reader = _Reader(stream, name, fields, null, annotated)
         volume, count = await to_thread.run_sync(reader.check)
-        yield PathList(volume, count, reader)
+        yield PathList(volume, count, name, reader)
     finally:
         await to_thread.run_sync(stream.close)
 
@@ -169,7 +173,7 @@ class _Reader:
         """The raw records; with NUL the fields of each."""
         pieces = self._pieces(b"\0" if self._null else b"\n")
         if not self._null:
-            yield from ([piece] for piece in pieces)
+            yield from ([line] for line in (_lines(pieces) if self._annotated else pieces))
             return
         number = 0
         while fields := list(islice(pieces, self._fields)):
@@ -241,6 +245,13 @@ class _Reader:
     def _wrong(self, number: int, reason: str) -> InvalidArgumentError:
         what = "record" if self._null else "line"
         return InvalidArgumentError(f"{what} {number:,}: {reason}", path=self._name)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines without the byte order mark and the carriage returns that some editors add."""
+    yield next(pieces, b"").removeprefix(codecs.BOM_UTF8).removesuffix(b"\r")
+    for piece in pieces:
+        yield piece.removesuffix(b"\r")
 
 
 def _is_note(line: bytes) -> bool:

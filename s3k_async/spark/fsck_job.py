@@ -38,6 +38,7 @@ from s3k_async.spark.scan_job import CORE_TASKS, ScanJob, job_on
 from s3k_async.spark.scan_splits import VolumeTarget
 from s3k_async.spark.shuffle_rows import parts_of
 from s3k_async.spark.task_rows import Batches, spark_schema
+from s3k_async.spark.unit_limits import UnitLimits
 
 __all__ = ["repair", "verify"]
 
@@ -49,6 +50,7 @@ def verify(
     path: str = ROOT,
     grace: float = GRACE_SECONDS,
     deep: bool = False,
+    read_units: float | None = None,
     tasks: int | None = None,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
@@ -56,18 +58,22 @@ def verify(
     """Check a volume, or the tree below a path of it, as `s3k fsck verify` does; read-only.
 
     Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; younger
-    objects and operations are not reported. `deep`: read every byte and compare checksums. `tasks`:
-    of each stage, by default two for each core. `checkpoint`: a directory, or its URI, that
-    executors and driver can write: a run with the same one resumes after the last finished stage.
-    It may be removed when the findings are no longer needed. `progress` is called about once a
-    second.
+    objects and operations are not reported. `deep`: read every byte and compare checksums.
+    `read_units`: of the table per second at most, of the whole job, which its tasks divide among
+    them. `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its
+    URI, that executors and driver can write: a run with the same one resumes after the last
+    finished stage. It may be removed when the findings are no longer needed. `progress` is called
+    about once a second.
 
-    Raises InvalidArgumentError (the directory is that of another run), the stores' errors; those of
+    Raises InvalidArgumentError (the directory is that of another run; a limit below one unit for
+    each task), UnsupportedError (limits in a table without units), the stores' errors; those of
     tasks as Spark reports them.
     """
     job = JobRun(spark, volume, "fsck", tasks=tasks, per_core=CORE_TASKS, progress=progress)
-    scope = ["verify", deep]
-    with job_on(job, scope, path=path, grace=grace, deep=deep, checkpoint=checkpoint) as scans:
+    units = UnitLimits(read_units)
+    with job_on(
+        job, ["verify", deep], path=path, grace=grace, deep=deep, checkpoint=checkpoint, units=units
+    ) as scans:
         scanned = scans.scan("", job.now_ms)
         with closing(scanned):
             report = VerifyReport()
@@ -97,6 +103,8 @@ def repair(
     path: str = ROOT,
     grace: float = GRACE_SECONDS,
     deep: bool = False,
+    read_units: float | None = None,
+    write_units: float | None = None,
     tasks: int | None = None,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
@@ -105,17 +113,21 @@ def repair(
 
     Returns one row for each repair, and the report (rows: round, outcome, reason, and the columns
     of `Finding`). `dry_run`: change nothing and report what would be done. `deep`: as of
-    `s3k_async.integrity.repair.repair_volume`. Rounds are repeated
-    until a scan of the volume finds nothing to repair. Safe beside writers, with repeated tasks,
-    and with speculation: every action is conditional and rechecked immediately before. The audit
-    trail, `audit/<report.run>/` in the log location, has a separate name for each attempt at each
-    part. Repeating it after an error is always safe; with the same `checkpoint` it resumes.
+    `s3k_async.integrity.repair.repair_volume`. `read_units`, `write_units`: of the table per second
+    at most, of the whole job. Rounds are repeated until a scan of the volume finds nothing to
+    repair. Safe beside writers, with repeated tasks, and with speculation: every action is
+    conditional and rechecked immediately before. The audit trail, `audit/<report.run>/` in the log
+    location, has a separate name for each attempt at each part. Repeating it after an error is
+    always safe; with the same `checkpoint` it resumes.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
     """
     job = JobRun(spark, volume, "fsck", tasks=tasks, per_core=CORE_TASKS, progress=progress)
     scope = ["repair", dry_run, *(["deep"] if deep else [])]
-    with job_on(job, scope, path=path, grace=grace, deep=deep, checkpoint=checkpoint) as scans:
+    units = UnitLimits(read_units, write_units)
+    with job_on(
+        job, scope, path=path, grace=grace, deep=deep, checkpoint=checkpoint, units=units
+    ) as scans:
         if scans.volume.read_only and not dry_run:
             raise ReadOnlyVolumeError(
                 "the volume is open for reading only", path=scans.volume.record.name

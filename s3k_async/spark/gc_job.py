@@ -58,7 +58,7 @@ from s3k_async.spark.gc_tasks import (
 from s3k_async.spark.job_report import JobResult
 from s3k_async.spark.runner import AnyVolume, JobRun, MaybeFrame, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS
-from s3k_async.spark.scan_splits import SUPERSEDED, Run, checkpoint_splits, opened, segment_splits
+from s3k_async.spark.scan_splits import SUPERSEDED, checkpoint_splits, opened, segment_splits
 from s3k_async.spark.shuffle_rows import LINES, NOWHERE
 from s3k_async.spark.task_rows import (
     Batches,
@@ -67,6 +67,7 @@ from s3k_async.spark.task_rows import (
     error_from,
     spark_schema,
 )
+from s3k_async.spark.unit_limits import Run, UnitLimits
 from s3k_async.txn.volume_record import same_record
 from s3k_async.volumes import Volume
 
@@ -106,6 +107,8 @@ def gc(
     grace: float = GRACE_SECONDS,
     lease: float | None = None,
     rate: float | None = None,
+    read_units: float | None = None,
+    write_units: float | None = None,
     trash: bool = True,
     tasks: int | None = None,
     checkpoint: str | None = None,
@@ -116,22 +119,26 @@ def gc(
 
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
-    volume's setting unless it is given. `rate`: keys a second at most. `trash`: first reclaim
-    directories in the trash whose retention is over, which the driver does alone. `tasks`: of each
-    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
-    driver can write, for one collection: finished stages are not repeated, so that the same call
-    with `dry_run=False` can sweep the candidates of a dry run later. `progress` is called about
-    once a second.
+    volume's setting unless it is given. `rate`: keys a second at most. `read_units`, `write_units`:
+    of the table per second at most, of the whole job, which its tasks divide among them. `trash`:
+    first reclaim directories in the trash whose retention is over, which the driver does alone.
+    `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its URI,
+    that executors and driver can write, for one collection: finished stages are not repeated, so
+    that the same call with `dry_run=False` can sweep the candidates of a dry run later. `progress`
+    is called about once a second.
 
     Safe beside writers, with repeated tasks, and with speculation. Objects that could not be
     deleted are in the report, and the next run finds them again. Raises InvalidArgumentError (a
-    volume without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
+    volume without a log; the directory is that of another run; a limit below one unit for each
+    task), UnsupportedError (limits in a table without units), ReadOnlyVolumeError, BusyError,
     VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark reports them.
     After LogFormatError (something in the log has to be repaired), and after ConflictError in a
     task (the log was compacted since the mark), the next run needs another directory.
     """
     job = JobRun(spark, volume, "gc", tasks=tasks, per_core=CORE_TASKS, progress=progress)
-    with opened(job.volume.driver) as (driver, run):
+    units = UnitLimits(read_units, write_units)
+    share = units.share(job.attempts)
+    with opened(job.volume.driver, units) as (driver, run):
         if driver.log_blobs is None and not driver.read_only:
             raise InvalidArgumentError(
                 "a volume without a log is collected by one machine, alone: s3k gc --exclusive"
@@ -149,7 +156,7 @@ def gc(
         record = run(partial(need_collectable, CollectedData.of(driver)))
         job.resume(checkpoint, scope, driver.store.runtime.now_ms())
         began = _began(job, record, run(driver.blobs.now_ms))
-        terms = GcSettings(job.volume.executors, ages, began)
+        terms = GcSettings(job.volume.executors, ages, began, share)
         found = _Found(terms.mark_filter(driver))
         name = "" if dry_run else driver.store.runtime.uuid()
         collection = _Collection(job, driver, run, terms, record, found, name)
@@ -340,7 +347,7 @@ class _Sweep:
         if first is None:
             return
         verdicts = (verdict_from(json.loads(line)) for line in chain([first], lines))
-        with opened(self.terms.config) as (volume, run):
+        with opened(self.terms.config, self.terms.units) as (volume, run):
             sweeper = Sweeper(
                 CollectedData.of(volume),
                 volume.store.runtime,

@@ -49,13 +49,13 @@ from s3k_async.spark import scan_splits
 from s3k_async.spark.scan_splits import (
     SUPERSEDED,
     CheckpointReplacedError,
-    Run,
     Segments,
     each_page,
     opened,
 )
 from s3k_async.spark.shuffle_rows import LINES, NOWHERE, native_batch
 from s3k_async.spark.task_rows import Batches, row_batch
+from s3k_async.spark.unit_limits import UNLIMITED, Run, UnitLimits
 from s3k_async.volumes import Volume
 
 __all__ = [
@@ -99,6 +99,8 @@ class GcSettings:
     ages: Ages
     now_ms: int
     """The start of the collection, by the clock of the data store."""
+    units: UnitLimits = UNLIMITED
+    """The limits of each task."""
 
     def mark_filter(self, volume: Volume) -> MarkFilter:
         """The filter of the mark phase, for an open volume."""
@@ -188,7 +190,7 @@ def range_of(shard: int, count: int) -> int:
 
 def read_lines(terms: GcSettings, seen: Seen, splits: Iterable[GcSplit]) -> Batches:
     """Read splits: their lines, followed by the counts."""
-    with opened(terms.config) as (volume, run):
+    with opened(terms.config, terms.units) as (volume, run):
         mark_filter = terms.mark_filter(volume)
         for split in splits:
             yield from _drained(split.rows(volume, mark_filter), run, seen)
@@ -212,7 +214,7 @@ def read_entries(
 ) -> Batches:
     """The log entries of the wanted objects, in some of `entry_ranges(count)`."""
     ranges = entry_ranges(count)
-    with opened(terms.config) as (volume, run):
+    with opened(terms.config, terms.units) as (volume, run):
         assert volume.log_blobs is not None
         log = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
         for number, lines in _runs(batches):
@@ -238,7 +240,7 @@ def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batch
                     )
         yield from counts_of(mark_filter.done)
 
-    with opened(terms.config) as (volume, _):
+    with opened(terms.config, terms.units) as (volume, _):
         yield from _batches(found(terms.mark_filter(volume)))
 
 

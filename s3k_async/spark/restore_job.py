@@ -43,8 +43,8 @@ from s3k_async.spark.job_report import JobResult
 from s3k_async.spark.restore_tasks import DECIDED, WRITTEN, Decider, decision_of, writer
 from s3k_async.spark.runner import AnyVolume, JobRun, ProgressCallback
 from s3k_async.spark.scan_job import CORE_TASKS, ScanPlan, ScanResult
-from s3k_async.spark.scan_splits import Run
 from s3k_async.spark.task_rows import spark_schema
+from s3k_async.spark.unit_limits import Run
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.keys import KeyScheme
 from s3k_async.txn.volume_lock import VolumeLock

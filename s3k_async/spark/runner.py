@@ -91,6 +91,13 @@ class JobRun:
         self._directory: str | None = None
         self._progress = progress
 
+    @property
+    def attempts(self) -> int:
+        """The most attempts at tasks of a stage that run at the same time: with speculation, two at
+        each."""
+        speculation = self.spark.sparkContext.getConf().get("spark.speculation", "false")
+        return self.tasks * (2 if str(speculation).lower() == "true" else 1)
+
     # Stages
 
     def resume(self, directory: str | None, scope: Sequence[Any], now_ms: int = 0) -> None:

@@ -29,7 +29,6 @@ from s3k_async.spark.scan_splits import (
     CHECKPOINTS,
     COUNTS,
     SUPERSEDED,
-    Run,
     ScanSplit,
     ScanTarget,
     VolumeTarget,
@@ -41,6 +40,7 @@ from s3k_async.spark.scan_splits import (
     table_splits,
 )
 from s3k_async.spark.shuffle_rows import LINES, NOWHERE, divided, facts_of, without_children
+from s3k_async.spark.unit_limits import UNLIMITED, Run, UnitLimits
 from s3k_async.volumes import Volume
 
 __all__ = ["CORE_TASKS", "ScanJob", "ScanPlan", "ScanResult", "job_on"]
@@ -222,13 +222,17 @@ def job_on(
     grace: float,
     deep: bool = False,
     checkpoint: str | None = None,
+    units: UnitLimits = UNLIMITED,
 ) -> Iterator[ScanJob]:
     """The scans of a job, with the volume open on the driver. `scope`: what identifies the job.
+    `units`: the limits of the whole job.
 
-    Raises InvalidArgumentError (the directory is that of another job), the services' errors.
+    Raises InvalidArgumentError (the directory is that of another job; a limit below a unit for each
+    task), UnsupportedError (limits in a table without capacity units), the services' errors.
     """
     path = normalize(path)
-    with opened(job.volume.driver) as (driver, run):
+    share = units.share(job.attempts)
+    with opened(job.volume.driver, units) as (driver, run):
         keys = driver.store.keys
         whole = [
             *scope,
@@ -240,7 +244,7 @@ def job_on(
             *([keys.layout] if keys.by_id else []),
         ]
         job.resume(checkpoint, whole, driver.store.runtime.now_ms())
-        target = VolumeTarget(job.volume.executors, grace, path, deep)
+        target = VolumeTarget(job.volume.executors, grace, path, deep, units=share)
         with target.scoped(driver, run) as found:
             yield ScanJob(job, target, found, run, driver)
 

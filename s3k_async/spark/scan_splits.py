@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -44,6 +43,7 @@ from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.settings import with_local_secrets
 from s3k_async.spark.shuffle_rows import batches_of, line_of
+from s3k_async.spark.unit_limits import UNLIMITED, Run, UnitLimits
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = [
@@ -51,7 +51,6 @@ __all__ = [
     "COUNTS",
     "SUPERSEDED",
     "CheckpointReplacedError",
-    "Run",
     "ScanSplit",
     "ScanTarget",
     "Segments",
@@ -78,12 +77,6 @@ AT_ONCE = 2
 """Segments and parts of checkpoints that a task reads at the same time."""
 
 
-class Run(Protocol):
-    """Awaits a call on the loop of this process."""
-
-    def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
-
-
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
     """The volume and path of a check, as shipped to tasks."""
@@ -96,6 +89,8 @@ class VolumeTarget:
     directories: str | None = None
     """In layout `tree`, once the scan of the table is over: the name among Spark's files of the
     DirectoryFile of what it has found."""
+    units: UnitLimits = UNLIMITED
+    """The limits of each task."""
 
     @contextmanager
     def scoped(self, volume: Volume, run: Run) -> Iterator[Scope]:
@@ -112,7 +107,7 @@ class VolumeTarget:
     @contextmanager
     def opened_volume(self) -> Iterator[tuple[Volume, Scope, Run]]:
         """The volume and its scope, open in the body, and the function that runs coroutines."""
-        with opened(self.config) as (volume, run), self.scoped(volume, run) as scope:
+        with opened(self.config, self.units) as (volume, run), self.scoped(volume, run) as scope:
             yield volume, scope, run
 
     @contextmanager
@@ -130,11 +125,13 @@ class ScanTarget(Protocol):
 
 
 @contextmanager
-def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
-    """A volume, open in the body, and the function that runs coroutines on it."""
-    run = current_bridge().run
+def opened(config: VolumeConfig, units: UnitLimits = UNLIMITED) -> Iterator[tuple[Volume, Run]]:
+    """A volume, open in the body, and the function that runs coroutines on it, within the limits.
+    Raises UnsupportedError for limits in a table that does not report consumed units."""
+    run = units.limited(current_bridge().run)
     volume = run(lambda: open_volume(with_local_secrets(config)))
     try:
+        run.check(volume)
         yield volume, run
     finally:
         run(volume.close)

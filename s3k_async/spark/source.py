@@ -35,7 +35,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
 from s3k_async.settings.keywords import Settings
-from s3k_async.spark.delegated_credentials import refuse_delegation
+from s3k_async.spark.delegated_credentials import delegating_once, need_undelegated
 from s3k_async.spark.settings import SparkVolume, spark_settings
 from s3k_async.spark.source_commit import volume_to_write
 from s3k_async.spark.source_files import write_plan
@@ -78,13 +78,18 @@ def register(
     always has. With a `path` it is the format of one table: of a table in its catalog, Spark passes
     only the format and the columns to a Python data source, and none of the options.
 
-    Raises ConfigError for an unknown option, and for a secret: all of it is shipped.
+    With `delegate_credentials`, each read or write obtains temporary credentials for its tasks when
+    Spark plans it, which is at the first action of a DataFrame, by the settings that the driver's
+    environment and configuration file contain.
+
+    Raises ConfigError for an unknown option, for a secret, since all of it is shipped, and for the
+    result of `spark_volume` with `delegate_credentials`, which has the credentials of its session.
     """
     need_no_secrets(settings)
     SourceOptions.of(options or {})
     found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
     if isinstance(found, SparkVolume):
-        refuse_delegation(found.executors)
+        need_undelegated(found.executors)
     shipped = SourceSettings(
         session=spark_settings(spark).without_secrets(),
         volume=found,
@@ -120,7 +125,7 @@ class S3kDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader, with support for filters if Spark pushes them."""
-        options, volume = self._asked()
+        options, volume = self._planned()
         if options.columns is not None and set(schema.names) != set(options.columns):
             raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
         kind = S3kFilteringReader if self.session.pushes_filters else S3kReader
@@ -135,7 +140,7 @@ class S3kDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer that appends, or replaces the directory or the written partitions."""
-        options, volume = self._asked()
+        options, volume = self._planned()
         if not overwrite and PARTITION_OVERWRITE_MODE not in self.options:
             # Of the format, which appends as well.
             options = replace(options, partition_overwrite_mode="static")
@@ -144,9 +149,12 @@ class S3kDataSource(DataSource):
 
     def _asked(self) -> tuple[SourceOptions, SparkVolume]:
         options = self.session.asked(self.options)
-        volume = self.session.volume_of(options)
-        refuse_delegation(volume.executors)
-        return options, volume
+        return options, self.session.volume_of(options)
+
+    def _planned(self) -> tuple[SourceOptions, SparkVolume]:
+        """The options and the volume, with credentials for the tasks of this read or write."""
+        options, volume = self._asked()
+        return options, replace(volume, executors=delegating_once(volume.executors))
 
 
 class TaskSplits(InputPartition):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-from s3k_async._core.paths import ancestors, join, normalize
+from s3k_async._core.paths import ancestors, join
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -20,7 +20,6 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.gc_rules import GRACE_SECONDS
 from s3k_async.model import ROOT, FileStatus
-from s3k_async.namespace.addresses import inside
 from s3k_async.spark.settings import SparkVolume, patient
 from s3k_async.spark.source_files import WritePlan, WrittenFile, discard
 
@@ -79,9 +78,10 @@ def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) ->
 
 
 def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
-    base = normalize(inside(plan.path, fs.name))
-    places = {normalize(f"{base}/{file.directory}") for file in files}
-    new = {join(normalize(f"{base}/{file.directory}"), file.name): file.staged for file in files}
+    base = plan.directory(fs.name, "")
+    paths = {file.directory: plan.directory(fs.name, file.directory) for file in files}
+    new = {join(paths[file.directory], file.name): file.staged for file in files}
+    places = {*paths.values()}
     with fs.transaction() as transaction:
         is_replaced = plan.overwrite and not plan.dynamic and base != ROOT
         if is_replaced:

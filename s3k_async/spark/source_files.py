@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from s3k_async._core.paths import join, normalize
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncStagedWriter
 from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
 from s3k_async.listing.hive_partitions import partition_directory
 from s3k_async.model import StagedFile
+from s3k_async.namespace.addresses import inside
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_schema import arrow_schema, as_expected
 
@@ -58,6 +60,11 @@ class WritePlan:
         """The name of the file `number` of a task."""
         codec = "" if self.compression == "none" else f".{self.compression}"
         return f"part-{task:05d}-{self.job}-{number:03d}{codec}.parquet"
+
+    def directory(self, volume: str, partition: Directory) -> str:
+        """The path of the files of a partition, in the volume with this name. Raises
+        InvalidPathError, CrossVolumeError."""
+        return normalize(f"{normalize(inside(self.path, volume))}/{partition}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,7 @@ class _RowBuffer:
 class _Open:
     """A file that is being written."""
 
+    name: str
     file: SyncStagedWriter
     parquet: pq.ParquetWriter
     rows: int = 0
@@ -219,14 +227,15 @@ class _Files:
         if found is None:
             while len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open)))
-            file = self._fs.stage()
+            name = self._plan.name(self._task, self._begun)
+            file = self._fs.stage(join(self._plan.directory(self._fs.name, directory), name))
             try:
-                found = _Open(
-                    file, pq.ParquetWriter(file, schema, compression=self._plan.compression)
-                )
+                writer = pq.ParquetWriter(file, schema, compression=self._plan.compression)
+                found = _Open(name, file, writer)
             except BaseException:
                 file.discard()
                 raise
+            self._begun += 1
             self._open[directory] = found
         self._open.move_to_end(directory)
         return found
@@ -237,9 +246,7 @@ class _Files:
             found.parquet.close()
             found.file.close()
             del self._open[directory]
-            self._begun += 1
-            name = self._plan.name(self._task, self._begun - 1)
-            self._done.append(WrittenFile(directory, name, found.file.staged))
+            self._done.append(WrittenFile(directory, found.name, found.file.staged))
 
 
 def _by_partition(

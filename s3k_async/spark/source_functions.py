@@ -73,8 +73,10 @@ def read_parquet(
     """The files below the paths, listed now, as `spark.read.format("s3k")` reads them.
 
     `filters`: all of these (column, operator, value) hold; operators are `=`, `!=`, `<`, `<=`, `>`,
-    `>=`, `in` and `not in`. `options` are those of the data source. Raises ConfigError,
-    PathNotFoundError, InvalidArgumentError.
+    `>=`, `in` and `not in`. `options` are those of the data source. With `delegate_credentials` the
+    frame keeps the credentials of the time when it is made: make it again for an action after they
+    have expired. Raises ConfigError, PathNotFoundError, InvalidArgumentError, and the errors of
+    `spark_volume`.
     """
     asked = SourceOptions.of({**options, "paths": json.dumps(paths)})
     chosen = _volume(spark, asked, volume, context)

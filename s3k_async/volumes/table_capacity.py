@@ -15,7 +15,7 @@ from s3k_async.txn.volume_record import RECORD_KEY
 from s3k_async.volumes.connections import VolumeConnections
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["limited_capacity", "set_capacity"]
+__all__ = ["limited_capacity", "need_reported", "set_capacity"]
 
 
 @asynccontextmanager
@@ -37,13 +37,19 @@ async def limited_capacity(
         return
     with limit.applied():
         await volume.items.get(RECORD_KEY)
-        if not limit.is_reported:
-            raise UnsupportedError(
-                "the table does not report consumed capacity units, as DynamoDB does, so that they "
-                "cannot be limited; limit the rate of actions",
-                path=volume.record.name,
-            )
+        need_reported(limit, volume)
         yield limit
+
+
+def need_reported(limit: CapacityLimit, volume: Volume) -> None:
+    """Raises UnsupportedError if the requests within the limit, of which there was one at least,
+    reported no consumed units."""
+    if not limit.is_reported:
+        raise UnsupportedError(
+            "the table does not report consumed capacity units, as DynamoDB does, so that they "
+            "cannot be limited; limit the rate of actions",
+            path=volume.record.name,
+        )
 
 
 async def set_capacity(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.cli.examples import EXAMPLES
 from tests.cli.conftest import Cli
 
 ELSEWHERE = {
@@ -18,6 +19,11 @@ ELSEWHERE = {
     "oplog retire": "tests/cli/test_moving.py",
     "presign": "tests/cli/test_presign.py",
     "set-capacity": "tests/cli/test_capacity.py",
+    **{
+        each: "tests/spark/test_command_examples.py"
+        for each in EXAMPLES
+        if each.startswith("spark ")
+    },
 }
 """Commands whose example needs more than embedded volumes, and the test that runs it."""
 

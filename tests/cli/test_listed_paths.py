@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import pytest
@@ -159,3 +160,31 @@ def test_a_change_during_the_check_is_no_damage(
         cli.ok("rm", "-r", "/a/b")
         report = anyio.run(main, ["/a"])
         assert (report.clean, report.files) == (True, 0)
+
+
+@pytest.mark.parametrize("file", ["-", "list.txt"])
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b"# nothing\r\n\r\n \t\n"])
+def test_a_list_without_paths_is_a_usage_error(
+    cli: Cli, volume: str, file: str, content: bytes
+) -> None:
+    Path("list.txt").write_bytes(content)
+    done = cli.fails(2, "verify", "-f", file, stdin=content)
+    assert "nothing would be checked: list files or directories" in done.errors
+    assert done.errors.endswith(f": {'standard input' if file == '-' else file}\n")
+    assert done.out == ""
+    document = cli("verify", "-f", file, "--json", stdin=content).error()
+    assert (document["code"], document["exit_code"]) == ("invalid_argument", 2)
+
+
+def test_a_list_from_an_editor_for_windows(cli: Cli, volume: str, small_tree: Tree) -> None:
+    mark = "\N{ZERO WIDTH NO-BREAK SPACE}"
+    clean = f"clean: 2 files, 13 bytes in {volume}/"
+    for lines in ("# nightly\r\n/a/one.txt\r\n\r\n/top.txt", '"/a/one.txt"\r\n"/top.txt"\r\n'):
+        assert cli.ok("verify", "-f", "-", stdin=f"{mark}{lines}".encode()).lines == [clean]
+    cli.ok("put", "-", "/odd\r", stdin=b"odd")
+    for stdin, options in ((b'"/odd\\r"\n', ()), (b"/odd\r\0", ("-0",))):
+        assert cli.ok("verify", "-f", "-", *options, stdin=stdin).lines == [
+            f"clean: 1 file, 3 bytes in {volume}/"
+        ]
+    # Only at the beginning: anywhere else it belongs to a name.
+    assert "line 2" in cli.fails(2, "verify", "-f", "-", stdin=f"/a\n{mark}/a\n".encode()).errors

@@ -8,17 +8,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from s3k_async import S3kSyncClient
+from s3k_async.cli import main
+from s3k_async.errors import BusyError
 from s3k_async.settings import resolve
+from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
 from tests.cli.test_terminal import at_a_terminal
-from tests.spark.conftest import spark_environment
+from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.places import HANGS
+from tests.spark.waiting_tasks import PLACE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -66,9 +70,8 @@ def test_verbose_shows_the_log(directory: str) -> None:
     assert b"log4j" in done.stderr
 
 
-@pytest.mark.parametrize("to_all", [False, True], ids=["to the driver", "to its JVM as well"])
-def test_sigterm_ends_the_job_and_its_jvm(directory: str, to_all: bool) -> None:
-    """While the driver waits for the answer of a service."""
+def test_sigterm_ends_the_driver_and_its_jvm(directory: str) -> None:
+    """Sent to both, while the driver waits for the answer of a service."""
     with socket.create_server(("127.0.0.1", 0)) as service:
         service.settimeout(HANGS)
         endpoint = f"http://127.0.0.1:{service.getsockname()[1]}"
@@ -90,16 +93,62 @@ def test_sigterm_ends_the_job_and_its_jvm(directory: str, to_all: bool) -> None:
             assert process.stderr is not None
             request, _ = service.accept()
             (jvm,) = children(process.pid)
-            if to_all:
-                os.killpg(process.pid, signal.SIGTERM)
-            else:
-                process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(HANGS) == 143
             request.close()
             assert process.stderr.read() == b"s3k: terminated\n"
+    wait_for(lambda: not Path(f"/proc/{jvm}").exists())
+
+
+def test_sigterm_cancels_the_tasks_that_are_running(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reshard stays locked, says what to do, and can be finished without Spark."""
+    waiting = tmp_path / "waiting"
+    waiting.mkdir()
+    monkeypatch.setenv(PLACE, str(waiting))
+    monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    reshard = ["reshard", directory, "--suffix-count", "8"]
+    command = [sys.executable, "-c", WAITING, "spark", *reshard]
+    with subprocess.Popen(
+        [*command, "--master", "local[1]", "--tasks", "1"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        wait_for(lambda: process.poll() is not None or any(waiting.iterdir()))
+        (jvm,) = children(process.pid)
+        process.terminate()
+        output, errors = process.communicate(timeout=HANGS)
+    assert (process.returncode, output, errors) == (143, b"", b"s3k: terminated\n")
+    (task,) = (int(each.name) for each in waiting.iterdir())
+    wait_for(lambda: not any(Path(f"/proc/{each}").exists() for each in (jvm, task)))
+    with pytest.raises(BusyError, match="interrupted; repeat the reshard to finish it"):
+        S3kSyncClient(directory).open_volume()
+    assert main([*reshard, "-q"]) == 0
+    with S3kSyncClient(directory) as fs:
+        assert fs.read_many(["/a/f", "/a/g"]) == [b"1", b"2"]
+    assert main(["fsck", directory, "--grace", "0", "-q"]) == 0
+
+
+WAITING = """
+import sys
+from s3k_async.cli import main
+from s3k_async.spark import reshard_job
+from s3k_async.txn import volume_lock
+from tests.spark.waiting_tasks import WaitingSegments
+volume_lock.QUIET_SECONDS = 0.0
+reshard_job._Segments = WaitingSegments
+sys.exit(main())
+"""
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     end = time.monotonic() + HANGS
-    while Path(f"/proc/{jvm}").exists():
-        assert time.monotonic() < end, "the JVM has not ended"
+    while not condition():
+        assert time.monotonic() < end, "it has not happened"
         time.sleep(0.05)
 
 

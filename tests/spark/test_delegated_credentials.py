@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from anyio import to_thread
 
@@ -151,15 +153,16 @@ async def test_a_role_is_assumed_by_the_driver_alone(
     assert (data.aws.role_arn, data.aws.role_session_name) == (None, None)
 
 
+def expired(answer: Answer) -> Answer:
+    """An answer of STS with credentials that have expired."""
+    body = EXPIRATION.sub(b"<Expiration>2020-01-01T00:00:00Z", answer.body)
+    return replace(answer, body=body)
+
+
 async def test_each_stage_has_credentials_that_are_valid(
     spark: SparkSession, services: Services
 ) -> None:
     """Expired ones are a named error in tasks; later tasks of the same function get new ones."""
-
-    def expired(answer: Answer) -> Answer:
-        body = EXPIRATION.sub(b"<Expiration>2020-01-01T00:00:00Z", answer.body)
-        return replace(answer, body=body)
-
     services.sts.rule(Rewrite(expired))
     volume = await to_thread.run_sync(spark_volume, spark, services.volume)
     with pytest.raises(Exception, match=r"CredentialsError: .*have expired, at 2020-01-01"):
@@ -180,9 +183,66 @@ async def test_frames_are_read_and_written_with_delegated_credentials(
     assert services.tokens
 
 
+def write_five(config: VolumeConfig) -> None:
+    """Write a Parquet file of five rows, without Spark."""
+    with S3kSyncClient(config=config) as fs, fs.open("/five/part.parquet", "wb") as file:
+        pq.write_table(pa.table({"id": range(5)}), file)
+
+
+async def test_a_frame_keeps_the_credentials_of_the_time_when_it_was_made(
+    spark: SparkSession, services: Services
+) -> None:
+    def made_again() -> int:
+        write_five(services.volume)
+        services.sts.rule(Rewrite(expired))
+        frame = read_parquet(spark, "/five", volume=services.volume)
+        services.sts.clear()
+        with pytest.raises(Exception, match=r"CredentialsError: .*: make it again"):
+            frame.count()
+        return read_parquet(spark, "/five", volume=services.volume).count()
+
+    assert await to_thread.run_sync(made_again) == 5
+
+
+async def test_the_data_source_gets_credentials_when_spark_plans_it(
+    spark: SparkSession, services: Services, moto_s3: Engine
+) -> None:
+    """At the first action of a frame, by the keys that the planning process finds."""
+    keys = dict(zip(CREDENTIALS, (moto_s3.access_key, moto_s3.secret_key), strict=True))
+
+    def read_and_write() -> None:
+        write_five(services.volume)
+        rows = spark.createDataFrame([(number,) for number in range(3)], "id long").coalesce(1)
+        with task_environment(spark, keys):
+            register(spark, volume=services.volume, short_name="delegated")
+        frame = spark.read.format("delegated").load("/five")
+        later = spark.read.format("delegated").load("/five")
+        assert services.actions == []
+        services.sts.rule(Rewrite(expired))
+        with pytest.raises(Exception, match=r"CredentialsError: .*have expired"):
+            frame.count()
+        services.sts.clear()
+        services.s3.calls.clear()
+        assert later.count() == 5
+        assert set(services.actions) == {"GetSessionToken"}
+        assert services.tokens
+        services.sts.clear()
+        services.s3.calls.clear()
+        rows.write.format("delegated").mode("append").save("/five")
+        assert set(services.actions) == {"GetSessionToken"}
+        written = [call for call in services.s3.calls if b"PAR1" in call.body]
+        assert written
+        assert services.own not in map(signer, written)
+        with S3kSyncClient(config=services.volume) as fs:
+            assert len(list(fs.list("/five"))) == 2
+
+    await to_thread.run_sync(read_and_write)
+
+
 async def test_what_cannot_be_delegated(spark: SparkSession, services: Services) -> None:
-    with pytest.raises(ConfigError, match="read_parquet"):
-        register(spark, volume=services.volume)
+    volume = await to_thread.run_sync(spark_volume, spark, services.volume)
+    with pytest.raises(ConfigError, match="instead of the result of spark_volume"):
+        register(spark, volume=volume)
     apart = services.with_aws(lambda aws: replace(aws, sts_endpoint=None))
     with pytest.raises(ConfigError, match="needs sts_endpoint"):
         await to_thread.run_sync(spark_volume, spark, apart)

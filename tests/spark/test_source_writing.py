@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from s3k_async import S3kSyncClient, transaction
+from s3k_async import S3kClient, S3kSyncClient, transaction
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.config import VolumeConfig
+from s3k_async.config import MemoryTable, S3Bucket, Tuning, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     InvalidArgumentError,
@@ -37,8 +37,11 @@ from s3k_async.spark.source_commit import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, WrittenFile, write_plan, written_files
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_writer import S3kWriter, TaskCommit
-from tests.engines.volumes import volume_backends
+from s3k_async.volumes import init_volume
+from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name, volume_backends
 from tests.spark.contents import collect, content, garbage, paths
+from tests.storage.test_storage_rules import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -274,6 +277,21 @@ def written(
     fs: S3kSyncClient, plan: WritePlan, *rows: tuple[int, str | None], task: int = 0
 ) -> list[WrittenFile]:
     return written_files(fs, plan, task, [batch(*rows)])
+
+
+async def test_the_storage_rule_for_the_target_applies(moto_s3: Engine) -> None:
+    name = fresh_name("rules")
+    rules = "/:GLACIER_IR /out:STANDARD_IA,kind=table /out/day=b:ONEZONE_IA"
+    bucket = S3Bucket(name, "", moto_s3.aws())
+    config = VolumeConfig(name, MemoryTable(name), bucket, tuning=Tuning(storage_rules=rules))
+    await init_volume(config)
+    plan = plan_of(f"s3k://{name}/out", partition_columns="day")
+    with S3kSyncClient(config=config) as sync_fs:
+        publish(sync_fs, plan, written(sync_fs, plan, (1, "a"), (2, "b")))
+        of_a, of_b = sorted(paths(sync_fs, "/out"))
+    async with S3kClient(config=config) as fs:
+        assert await kept(fs, moto_s3, of_a) == [("STANDARD_IA", {"kind": "table"})]
+        assert await kept(fs, moto_s3, of_b) == [("ONEZONE_IA", {})]
 
 
 @embedded

@@ -246,17 +246,19 @@ async def test_a_rename_changes_no_data(client: S3kClient, moto_s3: Engine) -> N
     assert await kept(client, moto_s3, "/logs/a") == [ARCHIVED]
 
 
-async def test_staged_content_has_the_rule_of_the_root(moto_s3: Engine) -> None:
+async def test_staged_content_has_the_rule_of_the_path_that_is_known(moto_s3: Engine) -> None:
     name = fresh_name("rules")
     config = VolumeConfig(name, MemoryTable(name), S3Bucket(name, "", moto_s3.aws()))
     await init_volume(config)
     tuned = replace(config, tuning=Tuning(storage_rules="/:STANDARD_IA,a=1 /a:ONEZONE_IA"))
     async with S3kClient(config=tuned) as fs:
-        async with fs.stage() as file:
-            await file.write(b"1")
-        async with fs.transaction() as txn:
-            await txn.publish("/a/b", file.staged)
-        assert await kept(fs, moto_s3, "/a/b") == [("STANDARD_IA", {"a": "1"})]
+        for path, terms in (("/", ("STANDARD_IA", {"a": "1"})), ("/a/b", ("ONEZONE_IA", {}))):
+            async with fs.stage(path) as file:
+                await file.write(b"1")
+            async with fs.transaction() as txn:
+                await txn.publish("/a/b", file.staged)
+            assert await kept(fs, moto_s3, "/a/b") == [terms]
+            await fs.delete("/a/b")
 
 
 async def test_a_volume_with_a_hot_location_cannot_have_rules() -> None:

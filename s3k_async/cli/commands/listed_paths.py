@@ -26,7 +26,7 @@ from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.client import volume_of
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import S3kError
+from s3k_async.errors import InvalidArgumentError, S3kError
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.model import ROOT, Progress
@@ -65,8 +65,9 @@ def verify(
 ) -> None:
     """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
-    A directory stands for all files below it. Paths may be of several volumes. In FILE, empty lines
-    and lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
+    A directory stands for all files below it. Orphans, and entries without a parent directory, are
+    in no listing: s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and
+    lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
     volume to its own sinks. Exits with 9 if there are problems.
     """
     need_one_way(paths, file, "--file", {"--null": null}, at_least=1)
@@ -122,8 +123,8 @@ class _Checks:
         null: bool,
         progress: ProgressCallback | None,
     ) -> None:
-        """Check the paths in the arguments or a file. Raises ConfigError and the errors of
-        lists."""
+        """Check the paths in the arguments or a file. Raises ConfigError,
+        InvalidArgumentError (an empty list), and the errors of lists."""
         done, total = 0, None
         async with aclosing(_grouped(paths, file, null=null)) as groups:
             async for address, some, total in groups:
@@ -165,6 +166,12 @@ async def _grouped(
             yield address, [normalize(address.path)], len(paths)
         return
     async with open_list(file, 1, null=null, annotated=True) as records:
+        if not records.count:
+            raise InvalidArgumentError(
+                "the list has no paths, so that nothing would be checked: list files or "
+                "directories, one path per line",
+                path=records.name,
+            )
         async for volume, some in records.chunks_by_volume():
             yield Address(volume, ROOT, volume or ROOT), some, records.count
 

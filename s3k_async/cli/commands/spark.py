@@ -13,7 +13,7 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
-from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.check import print_repair, print_report
 from s3k_async.cli.invocation import Invocation
@@ -420,6 +420,7 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 @job("fsck-verify")
 @_checking("reported")
+@capacity_options("read")
 @click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
 def fsck_verify(
     invocation: Invocation,
@@ -452,6 +453,7 @@ def fsck_verify(
 
 @job("fsck-repair")
 @_checking("repaired")
+@capacity_options("read", "write")
 @click.option(
     "--deep",
     is_flag=True,

@@ -8,6 +8,7 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
+from s3k_async.cli.command import capacity_options
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.gc import print_collection, sweeping
 from s3k_async.cli.commands.spark import job, record, whole_volume, write_output
@@ -21,6 +22,7 @@ __all__ = ["gc"]
 @job("gc")
 @click.argument("volume", required=False)
 @sweeping
+@capacity_options("read", "write")
 @click.option(
     "--checkpoint",
     metavar="DIR",

@@ -102,6 +102,7 @@ ALERTS = "tests/alerts/test_alert.py"
 ALERT_QUEUES = "tests/alerts/test_aws_sinks.py"
 ALERT_COMMANDS = "tests/cli/test_alerts.py"
 CAPACITY = "tests/backends/test_capacity_limit.py"
+UNIT_LIMITS = "tests/spark/test_unit_limits.py"
 INFO = "tests/cli/test_info.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
 TERMINATION = "tests/cli/test_termination.py"
@@ -2186,6 +2187,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{DELEGATION}::test_renewal_that_fails_is_no_error_before_they_expire",
     ),
     Defect(
+        "delegation: tasks of the data source use their own keys",
+        "spark/source.py",
+        "executors=delegating_once(volume.executors)",
+        "executors=volume.executors",
+        f"{DELEGATION}::test_the_data_source_gets_credentials_when_spark_plans_it",
+    ),
+    Defect(
         "delegation: the keys of another service go to AWS",
         "backends/aws/temporary_credentials.py",
         "        if config.endpoint is not None and config.sts_endpoint is None:\n",
@@ -2218,7 +2226,7 @@ DEFECTS: tuple[Defect, ...] = (
         "storage/storage_rules.py",
         "return self.terms.get(ROOT, _NO_TERMS)",
         "return _NO_TERMS",
-        "tests/storage/test_storage_rules.py::test_staged_content_has_the_rule_of_the_root",
+        f"{STORAGE_RULES}::test_staged_content_has_the_rule_of_the_path_that_is_known",
     ),
     Defect(
         "storage rules: the wire sends no tags",
@@ -2261,6 +2269,20 @@ DEFECTS: tuple[Defect, ...] = (
         "uploads or _Uploads(volume.storage.at(path))",
         "uploads or _Uploads(volume.storage)",
         f"{STORAGE_RULES}::test_every_way_to_write_a_file",
+    ),
+    Defect(
+        "storage rules: staged content is stored by the rule for the root",
+        "bulk/staged_uploads.py",
+        "opened.storage.at(path).writer",
+        "opened.storage.at(ROOT).writer",
+        f"{STORAGE_RULES}::test_staged_content_has_the_rule_of_the_path_that_is_known",
+    ),
+    Defect(
+        "storage rules: files of Spark are stored by the rule for the whole table",
+        "spark/source_files.py",
+        "join(self._plan.directory(self._fs.name, directory), name)",
+        'join(self._plan.directory(self._fs.name, ""), name)',
+        "tests/spark/test_source_writing.py::test_the_storage_rule_for_the_target_applies",
     ),
     Defect(
         "policies: no permission for tags",
@@ -3896,6 +3918,34 @@ DEFECTS: tuple[Defect, ...] = (
         f"{CAPACITY}::test_requests_wait_for_the_units_that_others_consumed",
     ),
     Defect(
+        "capacity: each task on Spark has the whole limit",
+        "spark/unit_limits.py",
+        "None if units is None else units / tasks",
+        "None if units is None else units",
+        f"{UNIT_LIMITS}::test_the_shares_of_tasks_add_up_to_the_limit",
+    ),
+    Defect(
+        "capacity: scans on Spark have no limit",
+        "spark/scan_splits.py",
+        "with opened(self.config, self.units) as",
+        "with opened(self.config) as",
+        f"{UNIT_LIMITS}::test_each_request_of_a_job_is_within_a_limit",
+    ),
+    Defect(
+        "capacity: deletions on Spark have no limit",
+        "spark/gc_job.py",
+        "with opened(self.terms.config, self.terms.units) as",
+        "with opened(self.terms.config) as",
+        f"{UNIT_LIMITS}::test_each_request_of_a_job_is_within_a_limit",
+    ),
+    Defect(
+        "capacity: speculation is not counted",
+        "spark/runner.py",
+        "(2 if str(speculation)",
+        "(1 if str(speculation)",
+        f"{UNIT_LIMITS}::test_speculation_doubles_the_number_of_shares",
+    ),
+    Defect(
         "capacity: the renewal of a lease waits for units",
         "backends/retrying/request_pipeline.py",
         ' != "table" or _AT_ONCE.get():',
@@ -3957,6 +4007,20 @@ DEFECTS: tuple[Defect, ...] = (
         "return bool(entry.etag) and any(",
         "return False and any(",
         f"{LISTED_PATHS}::test_each_kind_of_damage_is_a_finding_and_an_alert",
+    ),
+    Defect(
+        "lists: an empty list is a clean one",
+        "cli/commands/listed_paths.py",
+        "        if not records.count:\n",
+        "        if False:\n",
+        f"{LISTED_PATHS}::test_a_list_without_paths_is_a_usage_error",
+    ),
+    Defect(
+        "lists: a byte order mark belongs to the first path",
+        "cli/path_lists.py",
+        ".removeprefix(codecs.BOM_UTF8)",
+        "",
+        f"{LISTED_PATHS}::test_a_list_from_an_editor_for_windows",
     ),
     Defect(
         "verify: a volume that does not answer ends the check",
