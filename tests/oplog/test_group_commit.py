@@ -578,9 +578,9 @@ async def died_at(number: int, when: Moment) -> tuple[World, list[str], bool]:
         await handle.commit_later()
 
     alone, *others = make_directories(4)
-    found = await asyncio.gather(change(alone), return_exceptions=True)
-    found += await asyncio.gather(*(change(one) for one in others), return_exceptions=True)
-    came = any(isinstance(each, Died) for each in found)
+    first = await asyncio.gather(change(alone), return_exceptions=True)
+    found = await asyncio.gather(*(change(one) for one in others), return_exceptions=True)
+    came = any(isinstance(each, Died) for each in (*first, *found))
     try:
         await here.log.drained()
     except Died:
