@@ -154,7 +154,10 @@ async def test_a_version_that_was_deleted_is_named(moto_s3: Engine) -> None:
         fs = here.fs
         await here.bucket.put(KEY, OTHER)
         await delete_version(here.bucket, KEY, here.version)
-        reads = {**readers(fs, "/in/f"), "copy": lambda: fs.copy("/in/f", "/copy")}
+        reads: dict[str, Callable[[], Awaitable[object]]] = {
+            **readers(fs, "/in/f"),
+            "copy": lambda: fs.copy("/in/f", "/copy"),
+        }
         for name, read in reads.items():
             with pytest.raises(DataMissingError, match="adopt the present object") as raised:
                 await read()
