@@ -83,8 +83,8 @@ class Scope:
         return hex_ranges(count) if self.place is None else key_ranges(count)
 
     async def head(self, physical: str, version: str = "") -> BlobInfo | None:
-        """Size, etag, time and version of an entry's physical object, by its `key_of`; None also for
-        an invalid key. `version`: the recorded version id of an adopted object."""
+        """Size, etag, time and version of an entry's physical object, by its `key_of`; None also
+        for an invalid key. `version`: the recorded version id of an adopted object."""
         try:
             return await at_version(self._holder(physical), version).head(self.key_of(physical))
         except InvalidPathError:

@@ -90,8 +90,8 @@ async def ground(
 async def test_an_object_that_was_replaced_and_deleted_is_still_read(moto_s3: Engine) -> None:
     """Every request names the version, and has the entity tag as its condition."""
     async with FaultProxy(moto_s3.endpoint) as proxy, ground(moto_s3, proxy.url) as here:
-        fs, stream = here.fs, here.fs.open("/in/f")
-        async with stream:
+        fs = here.fs
+        async with fs.open("/in/f") as stream:
             await here.bucket.put(KEY, OTHER)
             assert await stream.read(100) == DATA[:100]
             await here.bucket.delete(KEY)
@@ -180,7 +180,7 @@ async def test_the_same_bytes_that_were_stored_again(moto_s3: Engine) -> None:
         await here.bucket.put(KEY, DATA)
         done = await adopt_tree(here.tree, VolumeTree(fs, "/in"))
         assert (done.files, done.unchanged) == (0, 1)
-        assert (await fs.adopt_many([("/in/f", uri)])).failures == []
+        assert not (await fs.adopt_many([("/in/f", uri)])).failures
         async with fs.transaction() as tx:
             await tx.adopt("/in/f", uri)
         assert (await entry_of(fs, "/in/f")).object_version == here.version
