@@ -9,13 +9,16 @@ import pytest
 from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import BlobChangedError, BlobNotFoundError
 from tests.engines.object_versions import delete_version, set_versioning
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
+from tests.proxy import Answer, FaultProxy
 
 KEY = "given/a b?c%é+"
 OLD, NEW = b"what was there", b"what replaced it"
+_TIME = "Fri, 27 Nov 2026 10:00:00 GMT"
 
 
 @pytest.fixture
@@ -91,3 +94,15 @@ async def test_the_null_version_is_none(s3_adapter: type[S3Blobs], moto_s3: Engi
     assert await version_of(blobs) != ""
     assert at_version(blobs, "") is blobs
     await blobs.close()
+
+
+async def test_null_in_an_answer_is_none(s3_adapter: type[S3Blobs]) -> None:
+    """As S3 answers for an object that was stored while versioning was suspended."""
+    headers = {"Content-Length": "3", "ETag": '"e"', "Last-Modified": _TIME}
+    async with FaultProxy() as proxy:
+        aws = AwsConfig("us-east-1", proxy.url, None, Secret("test"), Secret("test"))
+        blobs = s3_adapter("bucket", "", aws)
+        for version in ("null", "v.1"):
+            proxy.rule(Answer(200, headers={**headers, "x-amz-version-id": version}), times=1)
+        assert [await version_of(blobs), await version_of(blobs)] == ["", "v.1"]
+        await blobs.close()
