@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.bulk.path_verification import PathVerifier
 from s3k_async.cli.output import status_fields
 from s3k_async.client import S3kClient
 from s3k_async.config import MemoryTable, S3Bucket, VolumeConfig
@@ -26,7 +27,8 @@ from s3k_async.errors import (
     PermissionDeniedError,
     S3kError,
 )
-from s3k_async.integrity.repair import verify_volume
+from s3k_async.integrity.repair import scope_of, verify_volume
+from s3k_async.storage import physical
 from s3k_async.trees import BucketTree, VolumeTree, adopt_tree
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
@@ -116,6 +118,9 @@ async def test_an_object_that_was_replaced_and_deleted_is_still_read(moto_s3: En
         url = await fs.presign("/in/f")
         assert await to_thread.run_sync(_fetched, url) == DATA
         assert await here.problems(deep=True) == []
+        verifier = PathVerifier(scope_of(fs._volume()), deep=True)
+        await verifier.check(["/in/f"])
+        assert verifier.report.problems == []
 
 
 def _fetched(url: str) -> bytes:
@@ -148,6 +153,9 @@ async def test_the_version_stays_with_the_file(
             await again.write("/moved", OTHER)
             assert (await entry_of(again, "/moved")).object_version == ""
             assert await again.read("/moved") == OTHER
+            former = [each.id for each in await again.versions("/moved") if each.size == len(DATA)]
+            await again.undelete("/moved", version=former[-1], target="/former")
+            assert await again.read("/former") == DATA
 
 
 async def test_a_version_that_was_deleted_is_named(moto_s3: Engine) -> None:
@@ -204,6 +212,26 @@ async def test_without_versioning_the_entity_tag_is_compared(moto_s3: Engine) ->
         await here.bucket.put(KEY, OTHER)
         with pytest.raises(CorruptDataError):
             await here.fs.read("/in/f")
+
+
+async def test_a_client_that_does_not_know_versions_compares_the_tag(
+    moto_s3: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions of the package: what they take for a checksum is of no kind they verify."""
+    monkeypatch.setattr(physical, "version_in", lambda _: "")
+    monkeypatch.setattr(physical, "digest_in", lambda checksum: checksum)
+    async with ground(moto_s3) as here:
+        fs = here.fs
+        assert await fs.read("/in/f") == DATA
+        await fs.copy("/in/f", "/copy")
+        await here.bucket.put(KEY, OTHER)
+        with pytest.raises(CorruptDataError):
+            await fs.read("/in/f")
+        monkeypatch.undo()
+        assert await fs.read("/in/f") == DATA
+        assert await fs.read("/copy") == DATA
+        assert (await entry_of(fs, "/copy")).object_version == ""
+        assert await here.problems(deep=True) == []
 
 
 async def test_a_version_needs_a_permission(moto_s3: Engine) -> None:
