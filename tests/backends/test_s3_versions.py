@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from anyio import to_thread
 
 from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, Secret
 from s3k_async.errors import BlobChangedError, BlobNotFoundError
-from tests.engines.object_versions import delete_version, set_versioning
-from tests.engines.process import Engine
+from tests.backends.conftest import S3Way
+from tests.engines.object_versions import delete_version, drop_versioned, set_versioning
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy
 
@@ -22,13 +23,13 @@ _TIME = "Fri, 27 Nov 2026 10:00:00 GMT"
 
 
 @pytest.fixture
-async def blobs(s3_adapter: type[S3Blobs], moto_s3: Engine) -> AsyncIterator[S3Blobs]:
-    """A bucket with versioning."""
-    store = s3_adapter(fresh_name("versions"), "", moto_s3.aws())
+async def blobs(s3_way: S3Way) -> AsyncIterator[S3Blobs]:
+    """A bucket."""
+    store = s3_way.adapter(fresh_name("versions"), "", s3_way.engine.aws())
     await store.create()
-    await set_versioning(store, "Enabled")
     yield store
     await store.close()
+    await to_thread.run_sync(drop_versioned, s3_way.engine, store.bucket)
 
 
 async def version_of(blobs: S3Blobs) -> str:
@@ -39,6 +40,7 @@ async def version_of(blobs: S3Blobs) -> str:
 
 
 async def test_a_version_is_read_after_it_was_replaced_and_deleted(blobs: S3Blobs) -> None:
+    await set_versioning(blobs, "Enabled")
     etag = (await blobs.put(KEY, OLD)).etag
     version = await version_of(blobs)
     assert version
@@ -65,6 +67,7 @@ async def test_a_version_is_read_after_it_was_replaced_and_deleted(blobs: S3Blob
 
 
 async def test_a_deleted_version_does_not_exist(blobs: S3Blobs) -> None:
+    await set_versioning(blobs, "Enabled")
     await blobs.put(KEY, OLD)
     version = await version_of(blobs)
     await blobs.put(KEY, NEW)
@@ -82,18 +85,19 @@ async def test_a_deleted_version_does_not_exist(blobs: S3Blobs) -> None:
     assert await blobs.get(KEY) == NEW
 
 
-async def test_the_null_version_is_none(s3_adapter: type[S3Blobs], moto_s3: Engine) -> None:
-    """Before versioning and while it is suspended, an object is overwritten in place."""
-    blobs = s3_adapter(fresh_name("versions"), "", moto_s3.aws())
-    await blobs.create()
+async def test_the_null_version_is_none(blobs: S3Blobs) -> None:
+    """That of an object which was stored before versioning was enabled, or while it is
+    suspended."""
     await blobs.put(KEY, OLD)
     assert await version_of(blobs) == ""
     await set_versioning(blobs, "Enabled")
     assert await version_of(blobs) == ""
     await blobs.put(KEY, NEW)
     assert await version_of(blobs) != ""
+    await set_versioning(blobs, "Suspended")
+    await blobs.put(KEY, OLD)
+    assert await version_of(blobs) == ""
     assert at_version(blobs, "") is blobs
-    await blobs.close()
 
 
 async def test_null_in_an_answer_is_none(s3_adapter: type[S3Blobs]) -> None:
