@@ -807,7 +807,8 @@ class FileStatus:
 
     @property
     def checksum(self) -> str:
-        """`xxh128:` and 32 hex digits over the bytes, empty if unknown."""
+        """`xxh128:` and 32 hex digits over the bytes; of an adopted object of a versioned bucket
+        `version:` and its version id; empty if unknown."""
 
     @property
     def physical(self) -> str | None:

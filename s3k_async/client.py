@@ -1025,7 +1025,8 @@ class S3kClient:
         other pairs. An object that is already adopted at its path is skipped and not counted, so
         that the same list can be finished later. If a path or an object occurs several times within
         a thousand pairs, all of these pairs are refused with InvalidArgumentError; further apart,
-        each is processed in turn. Raises ArgumentTypeError if `files` is not a list of pairs.
+        each is processed in turn. In a versioned bucket the version id is recorded, and the file is
+        read at this version. Raises ArgumentTypeError if `files` is not a list of pairs.
         """
         return await adopt_many(
             self._volume(), pairs, self._path, overwrite=overwrite, progress=progress

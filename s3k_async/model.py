@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias, get_args
 
 from s3k_async._core.metering import Requests
+from s3k_async._core.object_version import version_in
 from s3k_async._native import FileStatus, status_of
 from s3k_async.errors import PartialFailureError
 
@@ -86,8 +87,8 @@ class Content:
     size: int
     etag: str
     checksum: str
-    """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form),
-    or empty."""
+    """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form);
+    `version:<version id>` of an adopted object of a versioned bucket; or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,12 @@ class Entry:
     def has_metadata(self) -> bool:
         """Whether its attributes contain user metadata."""
         return '"metadata":{' in self.attributes
+
+    @property
+    def object_version(self) -> str:
+        """The version id of the adopted object; empty if none is recorded, and for the volume's own
+        objects."""
+        return version_in(self.checksum) if "://" in (self.physical or "") else ""
 
     @property
     def content(self) -> Content:

@@ -68,12 +68,12 @@ class SyncTransaction(BlockingTransaction):
 
         `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory.
         Nothing is copied: the object keeps its key, must not be changed or adopted a second time,
-        and is never deleted, neither with the file nor when the transaction fails. Size and etag
-        are read now. The commit creates missing parents; it has no effect if the object is already
-        adopted at the path. Raises DataMissingError (no such object), UnsupportedError (outside the
-        data location, or an object of the volume itself), InvalidArgumentError (already adopted by
-        the transaction), IsDirectoryError (the root); at commit PathExistsError (not `overwrite`),
-        IsDirectoryError, NotDirectoryError.
+        and is never deleted, neither with the file nor when the transaction fails. Size, etag
+        and, in a versioned bucket, version id are read now. The commit creates missing parents; it
+        has no effect if the object is already adopted at the path. Raises DataMissingError (no such
+        object), UnsupportedError (outside the data location, or an object of the volume itself),
+        InvalidArgumentError (already adopted by the transaction), IsDirectoryError (the root); at
+        commit PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError.
         """
         self._call(lambda tx: tx.adopt(path, uri, overwrite=overwrite))
 

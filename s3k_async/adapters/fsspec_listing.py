@@ -14,6 +14,7 @@ from fsspec.utils import glob_translate
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import gather
+from s3k_async._core.object_version import digest_in
 from s3k_async._native import ancestors
 from s3k_async.adapters.fsspec_arguments import Range
 from s3k_async.client import S3kClient, volume_of
@@ -79,7 +80,7 @@ def info_of(status: FileStatus) -> Info:
         "ctime": status.mtime_ms / 1000,
         "id": status.id,
         "version": status.version,
-        "checksum": status.checksum,
+        "checksum": digest_in(status.checksum),
         "committed": status.committed,
     }
     if status.attributes_json:

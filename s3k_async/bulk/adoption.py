@@ -12,6 +12,7 @@ from typing import TypeAlias
 import anyio
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.object_version import as_version, version_in
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -47,7 +48,8 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 async def look_at(volume: Volume, uri: str) -> Content:
-    """The content of an existing object, by one request; its checksum is unknown.
+    """The content of an existing object, by one request, with its version id in place of a
+    checksum, which is unknown.
 
     Raises ArgumentTypeError, UnsupportedError (not in the data location, or an object of the volume
     itself), DataMissingError (missing).
@@ -56,7 +58,8 @@ async def look_at(volume: Volume, uri: str) -> Content:
     info = await volume.storage.place.head(key)
     if info is None:
         raise DataMissingError("the object to adopt does not exist", path=uri)
-    return Content(volume.storage.place.uri(key), info.size, info.etag, "")
+    version = as_version(info.version)
+    return Content(volume.storage.place.uri(key), info.size, info.etag, version)
 
 
 def canonical_uri(volume: Volume, uri: str) -> str:
@@ -191,10 +194,10 @@ class _Adoption:
             if isinstance(prepared, S3kError):
                 self.tally.failures.append((path, prepared))
             elif prepared.current is None or (
-                self.overwrite and not _is(prepared.current, contents[path])
+                self.overwrite and not self._is(prepared.current, contents[path])
             ):
                 targets.append(prepared)
-            elif not _is(prepared.current, contents[path]):
+            elif not self._is(prepared.current, contents[path]):
                 self.tally.failures.append((path, PathExistsError("the file exists", path=path)))
         return targets
 
@@ -204,7 +207,7 @@ class _Adoption:
         try:
             while True:
                 target = await store.prepare(path)
-                if target.current is not None and _is(target.current, content):
+                if target.current is not None and self._is(target.current, content):
                     return
                 if target.current is not None and not self.overwrite:
                     raise PathExistsError("the file exists", path=path)
@@ -217,11 +220,14 @@ class _Adoption:
         except S3kError as error:
             self.tally.failures.append((path, error))
 
-
-def _is(entry: Entry, content: Content) -> bool:
-    """Whether the entry references this object in its present state."""
-    return (entry.physical, entry.size, entry.etag) == (
-        content.physical,
-        content.size,
-        content.etag,
-    )
+    def _is(self, entry: Entry, content: Content) -> bool:
+        """Whether the entry references this object in its present state. If files are overwritten,
+        it must also name the present version id: the same bytes may have been stored again, or
+        versioning have been enabled."""
+        if (entry.physical, entry.size, entry.etag) != (
+            content.physical,
+            content.size,
+            content.etag,
+        ):
+            return False
+        return not self.overwrite or entry.object_version == version_in(content.checksum)

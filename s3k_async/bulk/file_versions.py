@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
+from s3k_async._core.object_version import digest_in
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.publish import is_below
 from s3k_async.errors import (
@@ -127,7 +128,7 @@ class LoggedVersion:
             self.until_ms,
             entry.size,
             entry.mtime_ms,
-            entry.checksum,
+            digest_in(entry.checksum),
             data,
             Attributes.from_json(entry.attributes),
         )

@@ -130,7 +130,8 @@ class PathVerifier:
         return [] if different is None else [different]
 
     async def _blobs(self, entry: Entry) -> list[BlobInfo]:
-        found = [await self.scope.head(name) for name in physical_keys(str(entry.physical))]
+        names, version = physical_keys(str(entry.physical)), entry.object_version
+        found = [await self.scope.head(name, version) for name in names]
         self.report.blobs += sum(blob is not None for blob in found)
         self.report.blob_bytes += sum(blob.size for blob in found if blob is not None)
         return [blob for blob in found if blob is not None]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from s3k_async._core.object_version import digest_in, version_in
 from s3k_async.attributes import Attributes
 from s3k_async.model import FileStatus
 
@@ -119,10 +120,17 @@ def status_fields(status: FileStatus) -> dict[str, Any]:
         "version": status.version,
         "committed": status.committed,
         "etag": status.etag,
-        "checksum": status.checksum,
+        "checksum": digest_in(status.checksum),
         "physical": status.physical,
+        **version_field(status),
         **attribute_fields(status.attributes),
     }
+
+
+def version_field(status: FileStatus) -> dict[str, str]:
+    """The JSON field with the version id of an adopted object, if one is recorded."""
+    version = version_in(status.checksum) if "://" in (status.physical or "") else ""
+    return {"object_version": version} if version else {}
 
 
 def attribute_fields(attributes: Attributes) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from s3k_async.errors import (
 from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.permissions import READ
+from s3k_async.storage.change_detection import missing_version
 from s3k_async.storage.physical import PhysicalStorage, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
@@ -280,9 +281,10 @@ def naming_file(entry: Entry) -> Iterator[None]:
     try:
         yield
     except DataMissingError as error:
-        raise DataMissingError(
-            f"the physical object {entry.physical} is gone", path=entry.path
-        ) from error
+        what = f"the physical object {entry.physical} is gone"
+        if version := entry.object_version:
+            what = f"{entry.physical}: {missing_version(version)}"
+        raise DataMissingError(what, path=entry.path) from error
     except CorruptDataError as error:
         raise CorruptDataError(error.message, path=entry.path) from error
 

@@ -16,6 +16,7 @@ import anyio
 
 from s3k_async._core.active_calls import critical
 from s3k_async._core.concurrency import to_the_end
+from s3k_async._core.object_version import digest_in
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
@@ -207,8 +208,8 @@ async def checksum(volume: Volume, path: str) -> str:
     """The recorded checksum of a file, or one computed now."""
     entry = await volume.store.lookup(path)
     require_readable(volume.store, entry)
-    if entry.checksum:
-        return entry.checksum
+    if recorded := digest_in(entry.checksum):
+        return recorded
     digest = Xxh3_128()
     async with FileReader(lambda: volume, entry) as reader:
         async for chunk in reader:

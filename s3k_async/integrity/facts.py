@@ -360,10 +360,14 @@ def objects_of(entry: Entry) -> set[str]:
     return {side.id for side in _sides(entry)}
 
 
-def adopted_by(entry: Entry) -> list[str]:
-    """The URIs of adopted objects that a stored item references, now or after publication of the
-    transaction of its write intent."""
-    return [side.physical for side in _sides(entry) if side.physical and is_uri(side.physical)]
+def adopted_by(entry: Entry) -> list[tuple[str, str]]:
+    """The adopted objects that a stored item references, now or after publication of the
+    transaction of its write intent: URI and recorded version id."""
+    return [
+        (side.physical, side.object_version)
+        for side in _sides(entry)
+        if side.physical and is_uri(side.physical)
+    ]
 
 
 def _sides(entry: Entry) -> list[Entry]:

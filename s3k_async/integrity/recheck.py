@@ -8,6 +8,7 @@ from typing import Final
 
 from s3k_async import _native
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async._core.object_version import digest_in
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.items import Key
 from s3k_async.errors import (
@@ -109,16 +110,16 @@ async def with_adopted(scope: Scope, facts: Sequence[Facts]) -> list[Facts]:
     object id."""
     found: dict[str, list[BlobInfo]] = {}
 
-    async def look(object_id: str, uri: str) -> None:
-        blob = await scope.head(uri)
+    async def look(object_id: str, uri: str, version: str) -> None:
+        blob = await scope.head(uri, version)
         if blob is not None:
             found.setdefault(object_id, []).append(blob)
 
     wanted = [
-        (each.object_id, uri)
+        (each.object_id, *adopted)
         for each in facts
         if not each.blobs
-        for uri in sorted({uri for entry in each.entries for uri in adopted_by(entry)})
+        for adopted in sorted({one for entry in each.entries for one in adopted_by(entry)})
     ]
     await run_all(lambda each: look(*each), wanted, limit=READS)
     return [
@@ -344,8 +345,12 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
         for name in physical_keys(state.physical)
     ]
     names |= {scope.key_of(name): name for name in physical}
+    # The entries come first: their versions are in question.
+    versions: dict[str | None, str] = {}
+    for state in states:
+        versions.setdefault(state.physical, state.object_version)
     for key in sorted(names.keys() - {""}):
-        blob = await scope.head(names[key])
+        blob = await scope.head(names[key], versions.get(names[key], ""))
         if blob is not None:
             seen.blobs.append(blob)
     for copy in facts.copies:
@@ -560,7 +565,7 @@ async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
     if has_extents(entry.physical):
         extents = parse_extents(str(entry.physical))
         parts = [(each.key, each.length, each.checksum) for each in extents if each.checksum]
-    elif not entry.checksum:
+    elif not digest_in(entry.checksum):
         return await _checked_tag(scope, entry)
     for physical, size, checksum in parts:
         try:

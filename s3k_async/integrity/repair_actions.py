@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from s3k_async._core.active_calls import Calls
+from s3k_async._core.object_version import digest_in
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import (
     ABSENT,
@@ -341,7 +342,7 @@ class Repairer:
         if not entry.is_dir and entry.committed:
             storage = self._storage.at(entry.path)
             content = await storage.copy_from(self._storage, entry.content, identity)
-            checksum = content.checksum or entry.checksum
+            checksum = content.checksum or digest_in(entry.checksum)
             after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
         operation = self._store.changes.operation(
             "create" if entry.is_dir else "update", None, after

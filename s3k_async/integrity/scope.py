@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges, key_ranges
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.layout import LayoutCheck
@@ -81,11 +82,11 @@ class Scope:
         """
         return hex_ranges(count) if self.place is None else key_ranges(count)
 
-    async def head(self, physical: str) -> BlobInfo | None:
-        """Size, etag and time of an entry's physical object, by its `key_of`; None also for an
-        invalid key."""
+    async def head(self, physical: str, version: str = "") -> BlobInfo | None:
+        """Size, etag, time and version of an entry's physical object, by its `key_of`; None also
+        for an invalid key. `version`: the recorded version id of an adopted object."""
         try:
-            return await self._holder(physical).head(self.key_of(physical))
+            return await at_version(self._holder(physical), version).head(self.key_of(physical))
         except InvalidPathError:
             return None
 

@@ -133,10 +133,7 @@ class _Case:
             return entry is not None
         if has_extents(entry.physical):
             return self._has_extents(entry, whole=whole)
-        return any(
-            same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size)
-            for blob in self.facts.blobs
-        )
+        return any(not whole or blob.size == entry.size for blob in _stored(self.facts, entry))
 
     def _has_extents(self, entry: Entry, *, whole: bool) -> bool:
         physical, sizes = str(entry.physical), {blob.key: blob.size for blob in self.facts.blobs}
@@ -156,8 +153,7 @@ class _Case:
         they are copied or restored to another location."""
         entry = self.entry
         return bool(entry.etag and entry.physical and is_uri(entry.physical)) and any(
-            same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag)
-            for blob in self.facts.blobs
+            blob.etag not in ("", entry.etag) for blob in _stored(self.facts, entry)
         )
 
     def lease_runs(self, entry: Entry) -> bool:
@@ -502,9 +498,7 @@ DATA: Final[VerifyTable[_Case]] = RuleTable(
     (
         Rule(("directory",), None, "none"),
         Rule(("reservation",), None, "none"),
-        Rule(
-            ("bytes missing",), "data_missing", "report", "a physical object of it does not exist"
-        ),
+        Rule(("bytes missing",), "data_missing", "report", "{missing}"),
         Rule(
             ("size differs",),
             "size_mismatch",
@@ -670,7 +664,7 @@ def _detail(row: VerifyRule, case: _Case) -> str:
     if "{" not in row.detail:
         return row.detail
     operation = case.record.operation
-    sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
+    sizes = [blob.size for blob in _stored(case.facts, case.entry)]
     stored = sum(sizes) if has_extents(case.entry.physical) else sizes[0] if sizes else 0
     return row.detail.format(
         paths=", ".join(sorted(entry.path for entry in case.visible.entries)),
@@ -680,9 +674,31 @@ def _detail(row: VerifyRule, case: _Case) -> str:
         entry=case.entry,
         age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
         stored=stored,
+        missing=_missing(case.entry),
         copy=case.copy,
         waits=_duration(case.facts.now_ms - case.facts.trash.when_ms) if case.facts.trash else "",
     )
+
+
+def _missing(entry: Entry) -> str:
+    """What is missing of a file without data."""
+    if entry.object_version:
+        return f"the version {entry.object_version} of the adopted object was deleted"
+    return "a physical object of it does not exist"
+
+
+def _stored(facts: Facts, entry: Entry) -> list[BlobInfo]:
+    """The stored objects that a file references, at the recorded version if there is one."""
+    return [
+        blob
+        for blob in facts.blobs
+        if same_blob(blob.key, entry.physical) and _may_be(blob.version, entry.object_version)
+    ]
+
+
+def _may_be(version: str, recorded: str) -> bool:
+    """Whether a version id is the recorded one, as far as both are known."""
+    return version == recorded or not version or not recorded
 
 
 def _is_recorded(entry: Entry, key: str, size: int, checksum: str) -> bool:

@@ -277,8 +277,9 @@ def arrow_schema() -> pa.Schema:
     """Columns of a listing's record batches.
 
     `path` and `id` text; `is_dir`; `size` in bytes, 0 for directories; `mtime` and `ctime` in UTC
-    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown; `attributes`,
-    JSON, empty if there are none; `physical`, null for directories and reservations.
+    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown, the latter
+    `version:<version id>` for an adopted object of a versioned bucket; `attributes`, JSON, empty if
+    there are none; `physical`, null for directories and reservations.
     """
     import pyarrow as pa
 

@@ -70,10 +70,10 @@ async def presigned_url(
     require_readable(volume.store, entry)
     _uri(volume.storage, path, entry.physical)
     with _naming(path):
-        blobs, key = volume.storage.located(entry.physical or "")
-        if not isinstance(blobs, Presigner):
+        source = volume.storage.recorded(entry.content)
+        if not isinstance(source.blobs, Presigner):
             raise UnsupportedError("only data in S3 has URLs that can be signed", path=path)
-        return await blobs.presign(key, seconds, method)
+        return await source.blobs.presign(source.key, seconds, method)
 
 
 def _valid_seconds(expires: int | timedelta, path: str) -> int:

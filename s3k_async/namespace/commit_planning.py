@@ -186,7 +186,10 @@ def _is_there(mutation: WriteFile, current: Entry) -> bool:
         content.size,
         content.etag,
     )
-    return found and (mutation.source == "adopted" or current.id == mutation.object_id)
+    if mutation.source != "adopted":
+        return found and current.id == mutation.object_id
+    # The same bytes may have been stored again, as another version.
+    return found and (not mutation.overwrite or current.checksum == content.checksum)
 
 
 class _Evaluation:

@@ -22,7 +22,7 @@ from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.errors import BlobChangedError, BlobNotFoundError, CorruptDataError
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
-__all__ = ["ChangeDetection", "RecordedObject", "checksum_of", "is_uri"]
+__all__ = ["ChangeDetection", "RecordedObject", "checksum_of", "is_uri", "missing_version"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,6 +39,14 @@ _ACCEPTED: Final = 10_000
 def is_uri(physical: str) -> bool:
     """Whether an entry's physical name is a full URI."""
     return _URI.fullmatch(physical) is not None
+
+
+def missing_version(version: str) -> str:
+    """The text of an error about a deleted version of an adopted object, with the remedy."""
+    return (
+        f"the version {version} of the adopted object was deleted: delete the file, and adopt the "
+        "present object"
+    )
 
 
 def checksum_of(data: Buffer) -> str:
@@ -59,6 +67,8 @@ class RecordedObject:
     size: int | None = None
     etag: str = ""
     checksum: str = ""
+    version: str = ""
+    """The version id of an adopted object, at which `blobs` reads."""
 
     @property
     def is_adopted(self) -> bool:

@@ -14,9 +14,11 @@ from urllib.parse import unquote
 import anyio
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.object_version import digest_in, version_in
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_key
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload, get_into
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.config import Tuning
 from s3k_async.errors import (
@@ -36,6 +38,7 @@ from s3k_async.storage.change_detection import (
     RecordedObject,
     checksum_of,
     is_uri,
+    missing_version,
 )
 from s3k_async.storage.extents import (
     Extent,
@@ -206,7 +209,7 @@ class PhysicalStorage:
                 return await cache.get(source.blobs, source.key, start, stop, size=size, etag=tag)
             return await source.blobs.get(source.key, start, end, if_match=tag, if_size=size)
 
-        with _reading(physical):
+        with _reading(physical, version_in(checksum)):
             source = self.recorded(Content(physical, size or 0, etag, checksum), size=size)
             is_whole = start == 0 and stop is not None and stop == size
             return await self._detection.unchanged(
@@ -251,7 +254,7 @@ class PhysicalStorage:
             blobs, key = source.blobs, source.key
             return await get_into(blobs, key, start, buffer, if_match=tag, if_size=size)
 
-        with _reading(physical):
+        with _reading(physical, version_in(checksum)):
             source = self.recorded(Content(physical, size, etag, checksum))
             is_whole = start == 0 and len(buffer) == size
             return await self._detection.unchanged(
@@ -263,7 +266,16 @@ class PhysicalStorage:
         is not known. Raises as `located`."""
         blobs, key = self.located(content.physical)
         known = content.size if size == -1 else size
-        return RecordedObject(blobs, key, content.physical, known, content.etag, content.checksum)
+        version = version_in(content.checksum) if is_uri(content.physical) else ""
+        return RecordedObject(
+            at_version(blobs, version),
+            key,
+            content.physical,
+            known,
+            content.etag,
+            digest_in(content.checksum),
+            version,
+        )
 
     def _cache_of(
         self, source: RecordedObject, tag: str | None, start: int, end: int
@@ -366,10 +378,10 @@ class PhysicalStorage:
 
     async def _found(self, source: RecordedObject) -> BlobInfo:
         """The object as it is stored. Raises DataMissingError, CorruptDataError."""
-        with _reading(source.physical):
+        with _reading(source.physical, source.version):
             info = await source.blobs.head(source.key)
             if info is None:
-                raise DataMissingError("the physical object does not exist", path=source.physical)
+                raise BlobNotFoundError("no blob has this key", path=source.physical)
             await self._detection.check(source, info)
             return info
 
@@ -389,15 +401,15 @@ class PhysicalStorage:
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._runtime.physical_key(object_id)
-        with _reading(physical):
+        with _reading(physical, version_in(content.checksum)):
             copied = source.recorded(content)
             info = await source.copied(copied, partial(self._copy_object, copied, content, key))
-        return Content(key, size, info.etag, content.checksum)
+        return Content(key, size, info.etag, digest_in(content.checksum))
 
     async def copied(self, source: RecordedObject, copy: Callable[[str | None], Awaitable[T]]) -> T:
         """The result of a copy of an object here, a request that requires the tag that it is given.
         Raises as `read`."""
-        with _reading(source.physical):
+        with _reading(source.physical, source.version):
             return await self._detection.unchanged(source, copy)
 
     async def _copy_object(
@@ -578,10 +590,11 @@ class PhysicalStorage:
         except BaseException:
             await writer.abort()
             raise
-        if content.checksum and copied.checksum != content.checksum:
+        digest = digest_in(content.checksum)
+        if digest and copied.checksum != digest:
             await self.delete(copied.physical)
             raise CorruptDataError(
-                f"the checksum is {copied.checksum} instead of {content.checksum}", path=physical
+                f"the checksum is {copied.checksum} instead of {digest}", path=physical
             )
         return copied
 
@@ -643,12 +656,13 @@ class PhysicalStorage:
 
 
 @contextmanager
-def _reading(physical: str) -> Iterator[None]:
-    """Maps the errors of the blob port in a read of an object."""
+def _reading(physical: str, version: str = "") -> Iterator[None]:
+    """Maps the errors of the blob port in a read of an object, perhaps at a version id."""
     try:
         yield
     except BlobNotFoundError as error:
-        raise DataMissingError("the physical object does not exist", path=physical) from error
+        what = missing_version(version) if version else "the physical object does not exist"
+        raise DataMissingError(what, path=physical) from error
 
 
 def _total(physical: str, size: int | None) -> int:

@@ -32,6 +32,7 @@ from s3k_async.backends.ports.items import (
     Put,
     Update,
 )
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.storage_space import StorageSpace
 
 __all__ = ["Call", "Died", "FaultPlan", "FaultyBlobs", "FaultyItems", "Moment", "guarded"]
@@ -259,6 +260,10 @@ class FaultyBlobs:
 
     def __repr__(self) -> str:
         return f"FaultyBlobs({self.store!r})"
+
+    def at_version(self, version: str) -> FaultyBlobs:
+        """As `KeepsVersions.at_version`."""
+        return FaultyBlobs(at_version(self.store, version), self.plan)
 
     def call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
         """A context for the application of one call."""

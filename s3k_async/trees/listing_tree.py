@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
+from s3k_async._core.object_version import digest_in
 from s3k_async._native import normalize
 from s3k_async.bulk.file_writes import NewFile
 from s3k_async.bulk.local_tree import local_errors
@@ -161,7 +162,7 @@ class ListingTree:
         if kind == "directory":
             return TreeEntry(relative, True)
         etag, checksum = (str(row.get(name) or "") for name in ("etag", "checksum"))
-        return TreeEntry(relative, False, int(size or 0), time, etag, checksum)
+        return TreeEntry(relative, False, int(size or 0), time, etag, digest_in(checksum))
 
     def _distinct(self, pages: Iterator[Sequence[TreeEntry]]) -> Iterator[Sequence[TreeEntry]]:
         last = ""

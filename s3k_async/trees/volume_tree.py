@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from s3k_async._core.active_calls import call
+from s3k_async._core.object_version import digest_in
 from s3k_async._native import normalize
 from s3k_async.bulk.copying import copied_file, make_directory_like
 from s3k_async.bulk.expected_objects import delete_seen
@@ -162,7 +163,7 @@ def _tree_entry(entry: Entry, path: str) -> TreeEntry:
         entry.size,
         entry.mtime_ms,
         etag=entry.etag,
-        checksum=entry.checksum,
+        checksum=digest_in(entry.checksum),
         entry=entry,
     )
 

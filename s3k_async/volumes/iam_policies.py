@@ -3,7 +3,8 @@
 Actions and resources are those of "Actions, resources, and condition keys" for Amazon DynamoDB and
 Amazon S3 in the AWS Service Authorization Reference. A transaction of DynamoDB needs the actions of
 its parts. Everybody may list the data of a volume: without that permission S3 does not tell a
-missing object from a forbidden one.
+missing object from a forbidden one. GetObjectVersion is for adopted objects of a versioned bucket,
+which are read at their version; to adopt them, nothing more is needed, since HeadObject returns it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Needs:
 
 _READER: Final = Needs(
     table=frozenset({"DescribeTable", "ListTagsOfResource", "GetItem", "BatchGetItem", "Query"}),
-    data=frozenset({"GetObject"}),
+    data=frozenset({"GetObject", "GetObjectVersion"}),
     log=frozenset(),
 )
 _WRITER: Final = _READER.plus(

@@ -308,7 +308,7 @@ async def test_a_refused_head_is_asked_again_by_the_reference_only_once(
     "name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"]
 )
 async def test_buckets_of_other_kinds_are_left_to_the_reference(name: str) -> None:
-    assert WireBlobs(name, "", AWS)._by_reference
+    assert WireBlobs(name, "", AWS)._route.by_reference
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import S3Bucket
 from s3k_async.trees import open_bucket
 from tests.cli.conftest import Cli
+from tests.engines.object_versions import delete_version, set_versioning
 from tests.engines.process import Engine
-from tests.engines.volumes import fresh_bucket
+from tests.engines.volumes import fresh_bucket, fresh_name
 
 FILES = {"a": b"alpha", "sub/b": b"bb", "sub/c.log": b""}
 
@@ -293,3 +296,36 @@ def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> N
     cli.fails(2, "du", "--trash", lake)
     everything = f"s3://{bucket.bucket}"
     assert cli("diff", everything, "out").lines[-1].startswith("6 differences")
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("service")
+def test_adoption_from_a_versioned_bucket(cli: Cli, moto_s3: Engine) -> None:
+    """The version is shown and read, and named after it was deleted."""
+    bucket = fresh_name("s3k-bucket")
+
+    async def stored(data: bytes, deleted: str = "") -> None:
+        blobs = S3Blobs(bucket, "", moto_s3.aws())
+        await blobs.create()
+        await set_versioning(blobs, "Enabled")
+        await blobs.put("lake/a", data)
+        if deleted:
+            await delete_version(blobs, "lake/a", deleted)
+        await blobs.close()
+
+    asyncio.run(stored(b"alpha"))
+    cli.ok("init", "s3k://lab", "--table", f"memory://{bucket}", "--bucket", bucket)
+    cli.ok("import", "--adopt", f"s3://{bucket}/lake", "s3k://lab/in")
+    asyncio.run(stored(b"omega"))
+    assert cli.ok("cat", "s3k://lab/in/a").output == b"alpha"
+    version = cli.ok("--json", "stat", "s3k://lab/in/a").json()["object_version"]
+    listed = cli.ok("--json", "ls", "s3k://lab/in").json()
+    recorded = cli.ok("--json", "checksum", "s3k://lab/in/a").json()
+    assert listed["object_version"] == recorded["object_version"] == version
+    assert listed["checksum"] == recorded["checksum"] == ""
+    asyncio.run(stored(b"omega", version))
+    failed = cli("cat", "s3k://lab/in/a")
+    assert f"the version {version} of the adopted object was deleted" in failed.errors
+    assert failed.code == ExitCode.DAMAGE
+    cli.ok("import", "--adopt", "-f", f"s3://{bucket}/lake", "s3k://lab/in")
+    assert cli.ok("cat", "s3k://lab/in/a").output == b"omega"

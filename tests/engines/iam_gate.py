@@ -204,11 +204,14 @@ def s3_accesses(method: str, target: str, headers: Mapping[str, str], body: byte
     if not key:
         prefix = query.get("prefix", [None])[0]
         return [Access(f"s3:{_ON_BUCKETS[method, kind]}", on_bucket, prefix)]
-    needed = [Access(f"s3:{_ON_OBJECTS[method, kind]}", on_object)]
+    version = "Version" if "versionId" in query else ""
+    needed = [Access(f"s3:{_ON_OBJECTS[method, kind]}{version}", on_object)]
     if headers.get("x-amz-tagging"):
         needed.append(Access("s3:PutObjectTagging", on_object))
     if source := headers.get("x-amz-copy-source"):
-        needed.append(Access("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/')}"))
+        copied, _, version = source.lstrip("/").partition("?versionId=")
+        action = "s3:GetObjectVersion" if version else "s3:GetObject"
+        needed.append(Access(action, f"arn:aws:s3:::{unquote(copied)}"))
     return needed
 
 

@@ -126,7 +126,7 @@ _BY_CODE: Mapping[type[S3kError], frozenset[str]] = {
     VolumeNotFoundError: frozenset(
         {"NoSuchBucket", "ResourceNotFoundException", "TableNotFoundException"}
     ),
-    BlobNotFoundError: frozenset({"NoSuchKey"}),
+    BlobNotFoundError: frozenset({"NoSuchKey", "NoSuchVersion"}),
     UnsupportedError: frozenset({"NotImplemented", "UnknownOperationException"}),
     NoSpaceError: frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}),
     ConfigError: frozenset(

@@ -38,12 +38,14 @@ MAX_COPIED_PART = 5 * 1024**3
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
     """One blob. `size` in bytes, `etag` opaque, `mtime_ms` by the store's own clock (0 where a call
+    cannot tell), `version` the id of its version (empty where the store keeps none, or a call
     cannot tell)."""
 
     key: str
     size: int
     etag: str
     mtime_ms: int = 0
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class BlobStore(Protocol):
         """
 
     async def head(self, key: str) -> BlobInfo | None:
-        """Size, etag and time of the blob, or None."""
+        """Size, etag, time and version of the blob, or None."""
 
     def can_copy_from(self, source: BlobStore) -> bool:
         """Whether `copy` from that store runs without the bytes passing through this process."""

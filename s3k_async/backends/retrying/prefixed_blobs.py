@@ -4,6 +4,7 @@ removed."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from s3k_async.backends.ports.blobs import (
     MAX_DELETION,
@@ -16,6 +17,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
     get_into,
 )
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.errors import PartialFailureError
 from s3k_async.storage_space import StorageSpace
@@ -41,6 +43,10 @@ class PrefixedBlobs:
     def stored_by(self, terms: StorageTerms) -> PrefixedBlobs:
         """As `StoresByTerms.stored_by`."""
         return PrefixedBlobs(stored_by(self._store, terms), self._prefix)
+
+    def at_version(self, version: str) -> PrefixedBlobs:
+        """As `KeepsVersions.at_version`."""
+        return PrefixedBlobs(at_version(self._store, version), self._prefix)
 
     def uri(self, key: str) -> str:
         return self._store.uri(self._prefix + key)
@@ -170,8 +176,7 @@ class PrefixedBlobs:
 
     def relative(self, info: BlobInfo) -> BlobInfo:
         """A blob of the underlying store, with its key relative to the prefix."""
-        key = info.key.removeprefix(self._prefix)
-        return BlobInfo(key, info.size, info.etag, info.mtime_ms)
+        return replace(info, key=info.key.removeprefix(self._prefix))
 
 
 class _Upload:

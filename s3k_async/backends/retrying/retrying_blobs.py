@@ -26,6 +26,7 @@ from s3k_async.backends.ports.blobs import (
     Upload,
     get_into,
 )
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
 from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
@@ -96,6 +97,12 @@ class RetryingBlobs:
         """As `StoresByTerms.stored_by`."""
         view = copy(self)
         view.store = stored_by(self.store, terms)
+        return view
+
+    def at_version(self, version: str) -> RetryingBlobs:
+        """As `KeepsVersions.at_version`."""
+        view = copy(self)
+        view.store = at_version(self.store, version)
         return view
 
     def uri(self, key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -70,7 +70,9 @@ __all__ = [
     "Objects",
     "PastEndError",
     "S3Blobs",
+    "address_of",
     "range_text",
+    "version_of",
 ]
 
 Objects: TypeAlias = list[tuple[str, int, str, int]]
@@ -159,6 +161,8 @@ class S3Blobs:
         """`conditional_reads`: whether a required etag of a read or of the source of a copy is sent
         as a condition; otherwise the answer is compared, of a copy that to a HeadObject before."""
         self.bucket = bucket
+        self.version = ""
+        """The version id that reads name; empty: the newest version."""
         self.conditional_reads = conditional_reads
         self._prefix = prefix
         self._service = service
@@ -186,6 +190,18 @@ class S3Blobs:
         view._service = replace(self._service, storage_class=stored)
         view._tags = urlencode(terms.tags, quote_via=quote)
         return view
+
+    def at_version(self, version: str) -> Self:
+        """As `KeepsVersions.at_version`."""
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view.version = version
+        return view
+
+    def source_of(self, full: str) -> dict[str, Any]:
+        """Bucket, full key and, if it is named, version id of an object that is read or copied."""
+        version = {"VersionId": self.version} if self.version else {}
+        return {"Bucket": self.bucket, "Key": full, **version}
 
     @property
     def _root(self) -> str:
@@ -306,7 +322,7 @@ class S3Blobs:
         self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None
     ) -> bytes:
         """Bytes of an object; `end` is above `start`. Raises PastEndError, BlobChangedError."""
-        request: dict[str, Any] = {"Bucket": self.bucket, "Key": full}
+        request = self.source_of(full)
         if start or end is not None:
             request["Range"] = range_text(start, end)
         if if_match is not None and self.conditional_reads:
@@ -345,12 +361,14 @@ class S3Blobs:
         except AbsentError:
             return None
 
-    async def _head_object(self, full: str) -> tuple[int, str, int]:
-        """Bytes, entity tag and time (epoch milliseconds) of an object. Raises AbsentError."""
+    async def _head_object(self, full: str) -> tuple[int, str, int, str]:
+        """Bytes, entity tag, time (epoch milliseconds) and version id of an object. Raises
+        AbsentError."""
         client = await self.client()
         with map_exceptions(self._uri(full), codes=self._by_head):
-            answer = await client.head_object(Bucket=self.bucket, Key=full)
-            return answer["ContentLength"], _etag(answer), _ms(answer)
+            answer = await client.head_object(**self.source_of(full))
+            version = version_of(answer.get("VersionId"))
+            return answer["ContentLength"], _etag(answer), _ms(answer), version
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return (
@@ -378,10 +396,8 @@ class S3Blobs:
         check_unchanged(found, if_match)
         if found.size > self.copy_limit:
             return await self._copy_in_parts(source, source_key, found, key)
-        origin = source.full_key(source_key)
-        return BlobInfo(
-            key, found.size, await self._copy_object(source.bucket, origin, full, if_match)
-        )
+        origin = source.source_of(source.full_key(source_key))
+        return BlobInfo(key, found.size, await self._copy_object(origin, full, if_match))
 
     def _copied_from(self, source: BlobStore, full: str) -> S3Blobs:
         """The source of a copy inside the service. Raises UnsupportedError."""
@@ -389,15 +405,13 @@ class S3Blobs:
             raise UnsupportedError("the service cannot copy from that store", path=self._uri(full))
         return source
 
-    async def _copy_object(
-        self, source_bucket: str, source_full: str, full: str, if_match: str | None
-    ) -> str:
-        """Copy an object inside the service; returns the copy's entity tag. Raises
-        BlobChangedError."""
+    async def _copy_object(self, origin: dict[str, Any], full: str, if_match: str | None) -> str:
+        """Copy an object inside the service; returns the copy's entity tag. `origin`: as of
+        `source_of`. Raises BlobChangedError."""
         request: dict[str, Any] = {
             "Bucket": self.bucket,
             "Key": full,
-            "CopySource": {"Bucket": source_bucket, "Key": source_full},
+            "CopySource": origin,
             **self._stored(),
         }
         if self._tags is not None:
@@ -405,7 +419,7 @@ class S3Blobs:
         if if_match is not None and self.conditional_reads:
             request["CopySourceIfMatch"] = f'"{if_match}"'
         client = await self.client()
-        with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
+        with map_exceptions(address_of(origin), writing=True, codes=BY_COPY):
             answer = await client.copy_object(**request)
             etag = _etag(answer["CopyObjectResult"])
             if not etag:
@@ -589,7 +603,7 @@ class S3Blobs:
         """Store a part of an upload, the bytes [start, end) of an object; returns its entity tag as
         received. `target`: bucket, full key and id of the upload."""
         source = self._copied_from(source, target["Key"])
-        origin = {"Bucket": source.bucket, "Key": source.full_key(source_key)}
+        origin = source.source_of(source.full_key(source_key))
         request: dict[str, Any] = {**target, "PartNumber": number, "CopySource": origin}
         request["CopySourceRange"] = range_text(*extent)
         if if_match is not None and self.conditional_reads:
@@ -732,6 +746,17 @@ class S3Blobs:
 def range_text(start: int, end: int | None) -> str:
     """Bytes [start, end) as the value of a Range header."""
     return f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
+
+
+def address_of(origin: Mapping[str, str]) -> str:
+    """The URI of the source of a copy."""
+    return f"s3://{origin['Bucket']}/{origin['Key']}"
+
+
+def version_of(text: str | None) -> str:
+    """A version id in an answer. Objects that were stored while the bucket had no versioning, or
+    with versioning suspended, have `null`, which identifies no version."""
+    return "" if text is None or text == "null" else text
 
 
 def _etag(answer: Any) -> str:

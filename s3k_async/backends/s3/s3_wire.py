@@ -11,8 +11,9 @@ import base64
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
@@ -39,7 +40,9 @@ from s3k_async.backends.s3.s3_blobs import (
     WHOLE,
     Objects,
     S3Blobs,
+    address_of,
     range_text,
+    version_of,
 )
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError, UnsupportedError
 
@@ -79,6 +82,15 @@ class _Target(NamedTuple):
     """Before the object keys: `/`, or `/<bucket>/`."""
 
 
+@dataclass(slots=True)
+class _Route:
+    """How the requests of a store and its views are sent, once it is known."""
+
+    by_reference: bool
+    """Whether all go through the reference."""
+    target: _Target | None = None
+
+
 def _else_by_reference(
     request: Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]]:
@@ -86,7 +98,7 @@ def _else_by_reference(
     name = request.__name__
 
     async def sent(self: WireBlobs, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._by_reference:
+        if not self._route.by_reference:
             try:
                 with map_exceptions(self._root):
                     return await request(self, *args, **kwargs)
@@ -97,7 +109,7 @@ def _else_by_reference(
                     "the bucket %s is in another region than its client, which makes it slow",
                     self.bucket,
                 )
-                self._by_reference = True
+                self._route.by_reference = True
         answer: T = await getattr(S3Blobs, name)(self, *args, **kwargs)
         return answer
 
@@ -124,9 +136,8 @@ class WireBlobs(S3Blobs):
     ) -> None:
         super().__init__(bucket, prefix, service, session, conditional_reads=conditional_reads)
         self._runtime = runtime
-        self._target: _Target | None = None
-        self._by_reference = not _PLAIN_BUCKET.fullmatch(self.bucket) or self.bucket.endswith(
-            _OTHER_PROTOCOLS
+        self._route = _Route(
+            by_reference=not _PLAIN_BUCKET.fullmatch(bucket) or bucket.endswith(_OTHER_PROTOCOLS)
         )
 
     def __repr__(self) -> str:
@@ -227,7 +238,13 @@ class WireBlobs(S3Blobs):
         if if_match is not None and self.conditional_reads:
             headers.append(("If-Match", f'"{if_match}"'))
         return await self._send(
-            "GetObject", "GET", full, headers=headers, codes=self._by_get, bounds=bounds
+            "GetObject",
+            "GET",
+            full,
+            query=self._version_query(),
+            headers=headers,
+            codes=self._by_get,
+            bounds=bounds,
         )
 
     def _require_range(
@@ -247,12 +264,18 @@ class WireBlobs(S3Blobs):
         self._require_expected(full, _etag(answer), covered[3], if_match, if_size)
 
     @_else_by_reference
-    async def _head_object(self, full: str) -> tuple[int, str, int]:
-        answer = await self._send("HeadObject", "HEAD", full, codes=self._by_head)
+    async def _head_object(self, full: str) -> tuple[int, str, int, str]:
+        query = self._version_query()
+        answer = await self._send("HeadObject", "HEAD", full, query=query, codes=self._by_head)
         size = answer.headers.get("Content-Length")
         if size is None:
             raise self._cut(full)
-        return int(size), _etag(answer), _modified_ms(answer)
+        version = version_of(answer.headers.get("x-amz-version-id"))
+        return int(size), _etag(answer), _modified_ms(answer), version
+
+    def _version_query(self) -> str:
+        """The query of a request that reads an object."""
+        return f"versionId={quote(self.version, safe='')}" if self.version else ""
 
     @_else_by_reference
     async def _head_bucket(self) -> str:
@@ -260,11 +283,9 @@ class WireBlobs(S3Blobs):
         return answer.headers.get("Date", "")
 
     @_else_by_reference
-    async def _copy_object(
-        self, source_bucket: str, source_full: str, full: str, if_match: str | None
-    ) -> str:
-        path = f"s3://{source_bucket}/{source_full}"
-        headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
+    async def _copy_object(self, origin: dict[str, Any], full: str, if_match: str | None) -> str:
+        path = address_of(origin)
+        headers = [("x-amz-copy-source", _copied_object(origin))]
         if if_match is not None and self.conditional_reads:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
         if self._tags is not None:
@@ -352,7 +373,7 @@ class WireBlobs(S3Blobs):
         given = list(headers or [])
         if self._service.requester_pays:
             given.append(REQUESTER_PAYS)
-        target = self._target or await self._find()
+        target = self._route.target or await self._find()
         given += customer_key_headers(self._service, operation)  # checked with the client
         # Larger bodies are hashed in a thread, without the interpreter lock, while the loop sends
         # others.
@@ -386,11 +407,12 @@ class WireBlobs(S3Blobs):
                 path=self._uri(full),
             )
         with map_exceptions(self._uri(full)), suppress(_ElsewhereError):
-            if not self._by_reference:
-                target = self._target or await self._find()
-                pays = dict([REQUESTER_PAYS] if self._service.requester_pays else ())
+            if not self._route.by_reference:
+                target = self._route.target or await self._find()
+                query = dict([REQUESTER_PAYS] if self._service.requester_pays else ())
+                query |= {"versionId": self.version} if self.version else {}
                 place = target.path + quote(full)
-                return await target.wire.presign(method, place, pays, seconds)
+                return await target.wire.presign(method, place, query, seconds)
         raise UnsupportedError(
             "no URLs are signed for a bucket that is in another region than its client, is reached "
             "by transfer acceleration, or is no general purpose bucket",
@@ -404,15 +426,16 @@ class WireBlobs(S3Blobs):
         host = urlsplit(channel.endpoint).hostname or ""
         style = channel.bucket_options
         if style.get("use_accelerate_endpoint"):
-            self._by_reference = True
+            self._route.by_reference = True
             raise _UnclearError("the bucket is reached by another host", path=self._root)
         at_aws = self._service.endpoint is None and _AWS_HOST.search(host) is not None
         own_host = (
             at_aws and _HOST_NAME.fullmatch(self.bucket) and style.get("addressing_style") != "path"
         )
         prefix, path = (f"{self.bucket}.", "/") if own_host else ("", f"/{self.bucket}/")
-        self._target = _Target(Wire(self.aws, self._runtime, host_prefix=prefix), path)
-        return self._target
+        target = _Target(Wire(self.aws, self._runtime, host_prefix=prefix), path)
+        self._route.target = target
+        return target
 
     def _cut(self, full: str) -> ResponseLostError:
         return ResponseLostError(
@@ -445,6 +468,13 @@ def _base64(digest: bytes) -> str:
 
 def _etag(answer: Answer) -> str:
     return answer.headers.get("ETag", "").strip('"')
+
+
+def _copied_object(origin: Mapping[str, str]) -> str:
+    """The source of a copy, in a header."""
+    version = origin.get("VersionId")
+    named = f"?versionId={quote(version, safe='')}" if version else ""
+    return quote(f"/{origin['Bucket']}/{origin['Key']}") + named
 
 
 def _modified_ms(answer: Answer) -> int:

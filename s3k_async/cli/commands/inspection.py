@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from s3k_async._core.object_version import digest_in
 from s3k_async._native import Xxh3_128
 from s3k_async.bulk.transfer import verified
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import human_size
+from s3k_async.cli.output import human_size, version_field
 from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import parse_address, shown
 from s3k_async.errors import PathNotFoundError
@@ -43,7 +44,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
         client = await clients.of(address)
         async with client.open(address.path, "rb") as reader:
             status = reader.status
-            digest = status.checksum
+            digest = digest_in(status.checksum)
             if verify:
                 digest = await _verified_checksum(reader)
         if invocation.json:
@@ -52,7 +53,8 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
                 "size": status.size,
                 "checksum": digest,
                 "etag": status.etag,
-                "verified": bool(verify and status.checksum),
+                "verified": bool(verify and digest_in(status.checksum)),
+                **version_field(status),
             }
             invocation.output.json(document)
             return

@@ -63,7 +63,7 @@ BLOB_WRITES: Mapping[str, BlobCall] = {
     "put-large": lambda blobs: blobs.put("key", LARGE),
     "put-if-absent": lambda blobs: blobs.put("key", b"content", if_absent=True),
     "put-if-match": lambda blobs: blobs.put("key", b"content", if_match="e"),
-    "copy": lambda blobs: blobs._copy_object("data", "from", "key", None),
+    "copy": lambda blobs: blobs._copy_object({"Bucket": "data", "Key": "from"}, "key", None),
     "delete": lambda blobs: blobs.delete("key"),
     "delete-many": _delete_many,
     "start-upload": lambda blobs: blobs.start_upload("key"),

@@ -68,6 +68,8 @@ COMPOSED = "tests/client/test_composed_files.py"
 LOCAL_FILES = "tests/client/test_local_files.py"
 STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
 DETECTION = "tests/client/test_change_detection.py"
+OBJECT_VERSIONS = "tests/client/test_object_versions.py"
+S3_VERSIONS = "tests/backends/test_s3_versions.py"
 S3_ENCRYPTION = "tests/backends/test_s3_encryption.py"
 COMPOSED_BLOBS = "tests/contracts/test_blobs_composed.py"
 EDITS = "tests/client/test_edits.py"
@@ -4162,5 +4164,75 @@ DEFECTS: tuple[Defect, ...] = (
         "return ExitCode.TERMINATED",
         "return ExitCode.INTERRUPTED",
         f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
+    ),
+    Defect(
+        "object versions: reads name none",
+        "storage/physical.py",
+        "            at_version(blobs, version),\n",
+        "            blobs,\n",
+        f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
+    ),
+    Defect(
+        "object versions: a copy claims the version of its source",
+        "storage/physical.py",
+        "        return Content(key, size, info.etag, digest_in(content.checksum))\n",
+        "        return Content(key, size, info.etag, content.checksum)\n",
+        f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
+    ),
+    Defect(
+        "object versions: fsck looks at the newest one",
+        "integrity/scope.py",
+        "at_version(self._holder(physical), version).head",
+        "self._holder(physical).head",
+        f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
+    ),
+    Defect(
+        "object versions: fsck --deep takes one for a checksum",
+        "integrity/recheck.py",
+        "    elif not digest_in(entry.checksum):\n",
+        "    elif not entry.checksum:\n",
+        f"{OBJECT_VERSIONS}::test_the_rows_of_the_page",
+    ),
+    Defect(
+        "object versions: a signed URL names none",
+        "backends/s3/s3_wire.py",
+        '                query |= {"versionId": self.version} if self.version else {}\n',
+        "",
+        f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
+    ),
+    Defect(
+        "object versions: adoption with overwrite keeps the former one",
+        "bulk/adoption.py",
+        "        return not self.overwrite or entry.object_version ==",
+        "        return True or entry.object_version ==",
+        f"{OBJECT_VERSIONS}::test_the_same_bytes_that_were_stored_again",
+    ),
+    Defect(
+        "object versions: a transaction with overwrite keeps the former one",
+        "namespace/commit_planning.py",
+        "return found and (not mutation.overwrite or current.checksum == content.checksum)",
+        "return found",
+        f"{OBJECT_VERSIONS}::test_the_same_bytes_that_were_stored_again",
+    ),
+    Defect(
+        "object versions: a deleted one is an unknown error",
+        "backends/aws/error_responses.py",
+        'frozenset({"NoSuchKey", "NoSuchVersion"})',
+        'frozenset({"NoSuchKey"})',
+        f"{S3_VERSIONS}::test_a_deleted_version_does_not_exist",
+    ),
+    Defect(
+        "object versions: null counts as one",
+        "backends/s3/s3_blobs.py",
+        'return "" if text is None or text == "null" else text',
+        'return text or ""',
+        f"{S3_VERSIONS}::test_null_in_an_answer_is_none",
+    ),
+    Defect(
+        "object versions: the source of a copy names none",
+        "backends/s3/s3_wire.py",
+        ") + named\n",
+        ")\n",
+        f"{S3_VERSIONS}::test_a_version_is_read_after_it_was_replaced_and_deleted",
     ),
 )

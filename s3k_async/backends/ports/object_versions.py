@@ -1,0 +1,28 @@
+"""An optional port of blob stores: reads of one version of a blob."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from s3k_async.backends.ports.blobs import BlobStore
+
+__all__ = ["KeepsVersions", "at_version"]
+
+
+@runtime_checkable
+class KeepsVersions(Protocol):
+    """Optional for a BlobStore: views that read one version of a blob."""
+
+    def at_version(self, version: str) -> BlobStore:
+        """A view of the store whose reads, and copies of which it is the source, name this version
+        id: GetObject, HeadObject, the sources of CopyObject and UploadPartCopy, and signed URLs.
+        Only for the blob that has the version. A version that was deleted is a blob that does not
+        exist. It shares the connections, and is not closed."""
+
+
+def at_version(store: BlobStore, version: str) -> BlobStore:
+    """As `KeepsVersions.at_version`; the store itself for an empty version id, and if it keeps no
+    versions."""
+    if version and isinstance(store, KeepsVersions):
+        return store.at_version(version)
+    return store
