@@ -29,6 +29,9 @@ const NAMES: [&str; 12] = [
     "attributes_json",
 ];
 
+/// What precedes a version id in the place of a checksum; as in `_core/object_version.py`.
+const VERSION: &[u8] = b"version:";
+
 enum Source {
     /// A row of the columns of a listing.
     Row(Arc<EntryColumns>, usize),
@@ -113,7 +116,8 @@ impl FileStatus {
         self.tell(|entry| entry.bytes(Attribute::Etag), |own| own.etag.as_bytes())
     }
 
-    fn checksum_bytes(&self) -> &[u8] {
+    /// As stored: a checksum, or the version id of an adopted object after `VERSION`.
+    fn identity_bytes(&self) -> &[u8] {
         self.tell(|entry| entry.bytes(Attribute::Checksum), |own| own.checksum.as_bytes())
     }
 
@@ -139,7 +143,7 @@ impl FileStatus {
             version: self.version(),
             committed: self.committed(),
             etag: self.etag_bytes(),
-            checksum: self.checksum_bytes(),
+            checksum: self.identity_bytes(),
             physical: self.physical_bytes(),
             attributes: self.attributes_bytes(),
         }
@@ -269,7 +273,14 @@ impl FileStatus {
     /// Checksum of the bytes, empty if unknown.
     #[getter]
     fn checksum<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        PyString::from_bytes(py, self.checksum_bytes())
+        let stored = self.identity_bytes();
+        PyString::from_bytes(py, if stored.starts_with(VERSION) { b"" } else { stored })
+    }
+
+    /// Version id of the adopted object in its bucket, empty if none is recorded.
+    #[getter]
+    fn object_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        PyString::from_bytes(py, self.identity_bytes().strip_prefix(VERSION).unwrap_or(b""))
     }
 
     /// Physical key or URI of the bytes of a committed file, else None.
@@ -369,7 +380,7 @@ impl FileStatus {
             self.version(),
             self.committed(),
             self.etag(py)?,
-            self.checksum(py)?,
+            PyString::from_bytes(py, self.identity_bytes())?,
             self.physical(py)?,
             self.attributes_json(py)?,
         );

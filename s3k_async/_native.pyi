@@ -807,8 +807,11 @@ class FileStatus:
 
     @property
     def checksum(self) -> str:
-        """`xxh128:` and 32 hex digits over the bytes; of an adopted object of a versioned bucket
-        `version:` and its version id; empty if unknown."""
+        """`xxh128:` and 32 hex digits over the bytes, empty if unknown."""
+
+    @property
+    def object_version(self) -> str:
+        """The version id of the adopted object in its bucket, empty if none is recorded."""
 
     @property
     def physical(self) -> str | None:

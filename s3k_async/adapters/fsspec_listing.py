@@ -14,7 +14,6 @@ from fsspec.utils import glob_translate
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import gather
-from s3k_async._core.object_version import digest_in
 from s3k_async._native import ancestors
 from s3k_async.adapters.fsspec_arguments import Range
 from s3k_async.client import S3kClient, volume_of
@@ -80,7 +79,7 @@ def info_of(status: FileStatus) -> Info:
         "ctime": status.mtime_ms / 1000,
         "id": status.id,
         "version": status.version,
-        "checksum": digest_in(status.checksum),
+        "checksum": status.checksum,
         "committed": status.committed,
     }
     if status.attributes_json:

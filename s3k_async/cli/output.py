@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from s3k_async._core.object_version import digest_in, version_in
 from s3k_async.attributes import Attributes
 from s3k_async.model import FileStatus
 
@@ -120,7 +119,7 @@ def status_fields(status: FileStatus) -> dict[str, Any]:
         "version": status.version,
         "committed": status.committed,
         "etag": status.etag,
-        "checksum": digest_in(status.checksum),
+        "checksum": status.checksum,
         "physical": status.physical,
         **version_field(status),
         **attribute_fields(status.attributes),
@@ -129,7 +128,7 @@ def status_fields(status: FileStatus) -> dict[str, Any]:
 
 def version_field(status: FileStatus) -> dict[str, str]:
     """The JSON field with the version id of an adopted object, if one is recorded."""
-    version = version_in(status.checksum) if "://" in (status.physical or "") else ""
+    version = status.object_version
     return {"object_version": version} if version else {}
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
-from s3k_async._core.object_version import digest_in
 from s3k_async.attributes import NO_ATTRIBUTES, Attributes
 from s3k_async.model import FileStatus, utc
 from s3k_async.txn.upload_items import MultipartUpload
@@ -159,7 +158,7 @@ def object_info(status: FileStatus) -> ObjectInfo:
         status.mtime_ms,
         status.version,
         status.etag,
-        digest_in(status.checksum),
+        status.checksum,
         status.attributes,
     )
 

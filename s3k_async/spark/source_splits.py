@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from s3k_async._core.object_version import as_version
 from s3k_async._core.paths import normalize
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async._sync.sync_client import S3kSyncClient
@@ -60,6 +61,7 @@ class SourceFile:
     values: tuple[tuple[str, str | None], ...] = ()
     """Partition columns and their values, from the directories."""
     checksum: str = ""
+    """As stored in the entry: the checksum, or the version id of an adopted object."""
 
     @property
     def entry(self) -> Entry:
@@ -123,7 +125,7 @@ def found_files(
                     status.etag,
                     status.mtime_ms,
                     tuple(partition_values("/".join(below)).items()),
-                    status.checksum,
+                    status.checksum or as_version(status.object_version),
                 )
     return [found[path] for path in sorted(found)]
 

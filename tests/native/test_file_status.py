@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_all_forms_are_one_value(status: FileStatus) -> None:
     for same in (copy.copy(status), copy.deepcopy(status), pickle.loads(pickle.dumps(status))):
         assert same == status
         assert type(same) is FileStatus
+
+
+def test_a_version_id_in_the_place_of_the_checksum_is_a_field_of_its_own() -> None:
+    adopted = replace(FILE, physical="s3://b/k", checksum="version:a/+=")
+    for status in (status_of(adopted), _listed(adopted)):
+        for same in (status, pickle.loads(pickle.dumps(status))):
+            assert (same.checksum, same.object_version) == ("", "a/+=")
+            assert same == status
+    assert status_of(FILE).object_version == _listed(FILE).object_version == ""
 
 
 def test_it_prints_path_type_size_and_time() -> None:

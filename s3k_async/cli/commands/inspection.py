@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from s3k_async._core.object_version import digest_in
 from s3k_async._native import Xxh3_128
 from s3k_async.bulk.transfer import verified
 from s3k_async.cli.command import VolumeCommand
@@ -44,7 +43,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
         client = await clients.of(address)
         async with client.open(address.path, "rb") as reader:
             status = reader.status
-            digest = digest_in(status.checksum)
+            digest = status.checksum
             if verify:
                 digest = await _verified_checksum(reader)
         if invocation.json:
@@ -53,7 +52,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
                 "size": status.size,
                 "checksum": digest,
                 "etag": status.etag,
-                "verified": bool(verify and digest_in(status.checksum)),
+                "verified": bool(verify and status.checksum),
                 **version_field(status),
             }
             invocation.output.json(document)
