@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
+import anyio
 import pytest
-from anyio import to_thread
 
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
@@ -28,13 +28,15 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.integrity.repair import scope_of, verify_volume
+from s3k_async.migrate.dump import dump_volume
+from s3k_async.migrate.load import load_volume
 from s3k_async.storage import physical
 from s3k_async.trees import BucketTree, VolumeTree, adopt_tree
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.iam_policies import iam_policy
 from s3k_async.volumes.restoration import restore_volume
-from tests.client.rig import TUNING
+from tests.client.rig import TUNING, memory_config
 from tests.client.test_change_detection import DATA, OTHER, entry_of, readers
 from tests.engines.iam_gate import ACCOUNT, gate_before
 from tests.engines.object_versions import delete_version, set_versioning
@@ -82,12 +84,13 @@ async def ground(
     await bucket.put(KEY, DATA)
     found = await bucket.head(KEY)
     assert found is not None
-    async with S3kClient(config=config) as fs:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(bucket.close)
+        fs = await stack.enter_async_context(S3kClient(config=config))
         place = Ground(fs, bucket, found.version, config)
         done = await adopt_tree(place.tree, VolumeTree(fs, "/in"))
         assert (done.files, done.failures) == (1, ())
         yield place
-    await bucket.close()
 
 
 async def test_an_object_that_was_replaced_and_deleted_is_still_read(moto_s3: Engine) -> None:
@@ -116,7 +119,7 @@ async def test_an_object_that_was_replaced_and_deleted_is_still_read(moto_s3: En
         assert await fs.checksum("/copy") == await fs.checksum("/in/f")
         assert (await entry_of(fs, "/copy")).checksum == ""
         url = await fs.presign("/in/f")
-        assert await to_thread.run_sync(_fetched, url) == DATA
+        assert await anyio.to_thread.run_sync(_fetched, url) == DATA
         assert await here.problems(deep=True) == []
         verifier = PathVerifier(scope_of(fs._volume()), deep=True)
         await verifier.check(["/in/f"])
@@ -130,9 +133,9 @@ def _fetched(url: str) -> bytes:
 
 
 async def test_the_version_stays_with_the_file(
-    moto_s3: Engine, monkeypatch: pytest.MonkeyPatch
+    moto_s3: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Through changes of its name, its times and its attributes, and a table that was lost."""
+    """Through changes of its name, its times and its attributes, a dump, and a lost table."""
     async with ground(moto_s3) as here:
         fs = here.fs
         await here.bucket.put(KEY, OTHER)
@@ -145,6 +148,14 @@ async def test_the_version_stays_with_the_file(
         assert "object_version" not in status_fields(await fs.stat("/in"))
         await fs._volume().log.drained()
         monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+        dump, other = str(tmp_path / "dump"), memory_config()
+        await dump_volume(fs._volume(), dump)
+        dumped = await anyio.Path(dump).read_text(encoding="utf-8")
+        assert f'"version:{here.version}"' in dumped
+        await load_volume(dump, other, bytes_from=fs._volume())
+        async with S3kClient(config=other) as loaded:
+            assert await loaded.read("/moved") == DATA
+            assert (await entry_of(loaded, "/moved")).checksum.startswith("xxh128:")
         await MemoryItems(here.config.name).drop()
         await restore_volume(here.config, dry_run=False)
         async with S3kClient(config=here.config) as again:
