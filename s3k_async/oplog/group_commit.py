@@ -77,7 +77,7 @@ _TURNS: Final = 20
 """Iterations of the event loop without another call, after which a group is written while the log
 is idle. Calls whose writes ended together, as in one commit of SQLite, begin the next ones within
 about as many."""
-_TURNS_ALONE: Final = 2
+_TURNS_ALONE: Final = 1
 """Likewise if the last group had one call, as when there is only one at a time."""
 
 _logger = logging.getLogger(__name__)
@@ -164,19 +164,29 @@ class GroupCommit:
 
     async def _gather(self) -> None:
         """Let the calls that begin at about the same time wait for the caller's."""
+        loop = asyncio.get_running_loop()
+        gathered: asyncio.Future[None] = loop.create_future()
         self._is_gathering = True
-        turns, seen = self._turns, 0
+        self._count_turn(gathered, self._turns, 0)
         try:
-            while turns and not self._writes:
-                await asyncio.sleep(0)
-                turns -= 1
-                if len(self._waiting) > seen:
-                    turns, seen = _TURNS, len(self._waiting)
+            await gathered
         except asyncio.CancelledError:
-            asyncio.get_running_loop().call_soon(self._write_next)
+            loop.call_soon(self._write_next)
             raise
         finally:
             self._is_gathering = False
+
+    def _count_turn(self, gathered: asyncio.Future[None], turns: int, seen: int) -> None:
+        """End gathering after so many further iterations of the event loop without another call, or
+        when an object is being written. `seen`: calls that waited in the last iteration."""
+        if gathered.done():  # cancelled
+            return
+        if len(self._waiting) > seen:
+            turns, seen = _TURNS, len(self._waiting)
+        if turns and not self._writes:
+            asyncio.get_running_loop().call_soon(self._count_turn, gathered, turns - 1, seen)
+        else:
+            gathered.set_result(None)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -83,7 +83,7 @@ class _Target(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Route:
+class _Routing:
     """How the requests of a store and its views are sent, once it is known."""
 
     by_reference: bool
@@ -136,7 +136,7 @@ class WireBlobs(S3Blobs):
     ) -> None:
         super().__init__(bucket, prefix, service, session, conditional_reads=conditional_reads)
         self._runtime = runtime
-        self._route = _Route(
+        self._route = _Routing(
             by_reference=not _PLAIN_BUCKET.fullmatch(bucket) or bucket.endswith(_OTHER_PROTOCOLS)
         )
 

@@ -463,7 +463,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cancelled call for which others wait forever",
         "oplog/group_commit.py",
-        "            asyncio.get_running_loop().call_soon(self._write_next)\n            raise\n",
+        "            loop.call_soon(self._write_next)\n            raise\n",
         "            raise\n",
         f"{GROUPS}::test_a_call_that_is_cancelled_before_its_write_does_not_hold_up_others",
     ),
