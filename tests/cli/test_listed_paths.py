@@ -135,7 +135,7 @@ def test_a_change_during_the_check_is_no_damage(
         async with S3kClient(volume) as client:
             changed: list[str] = []
 
-            async def racing(self: Scope, physical: str) -> BlobInfo | None:
+            async def racing(self: Scope, physical: str, version: str = "") -> BlobInfo | None:
                 if not changed:
                     changed.append(physical)
                     if change == "replace":
@@ -143,7 +143,7 @@ def test_a_change_during_the_check_is_no_damage(
                     else:
                         await client.delete("/a/one.txt")
                     await volume_of(client).blobs.delete(physical)
-                return await head(self, physical)
+                return await head(self, physical, version)
 
             monkeypatch.setattr(Scope, "head", racing)
             verifier = PathVerifier(scope_of(volume_of(client)), threads=1)
