@@ -84,7 +84,7 @@ class _Target(NamedTuple):
 
 @dataclass(slots=True)
 class _Route:
-    """How the requests of a store and its views are sent, once it is known."""
+    """How requests are sent, once it is known; shared by a store and its views."""
 
     by_reference: bool
     """Whether all go through the reference."""
@@ -471,7 +471,7 @@ def _etag(answer: Answer) -> str:
 
 
 def _copied_object(origin: Mapping[str, str]) -> str:
-    """The source of a copy, in a header."""
+    """The value of the header `x-amz-copy-source`."""
     version = origin.get("VersionId")
     named = f"?versionId={quote(version, safe='')}" if version else ""
     return quote(f"/{origin['Bucket']}/{origin['Key']}") + named
