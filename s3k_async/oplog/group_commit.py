@@ -78,7 +78,7 @@ _TURNS: Final = 20
 is idle. Calls whose writes ended together, as in one commit of SQLite, begin the next ones within
 about as many."""
 _TURNS_ALONE: Final = 2
-"""Likewise if the last group had one call, as with a sequential client."""
+"""Likewise if the last group had one call, as when there is only one at a time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class GroupCommit:
         return not (self._writes or self._waiting or self._open)
 
     async def _gather(self) -> None:
-        """Wait a few iterations, so that calls that begin at about the same time join the group."""
+        """Let the calls that begin at about the same time wait for the caller's."""
         self._is_gathering = True
         turns, seen = self._turns, 0
         try:

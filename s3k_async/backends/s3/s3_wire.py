@@ -84,7 +84,7 @@ class _Target(NamedTuple):
 
 @dataclass(slots=True)
 class _Route:
-    """How requests are sent, once it is known; shared by a store and its views."""
+    """How the requests of a store and its views are sent, once it is known."""
 
     by_reference: bool
     """Whether all go through the reference."""
