@@ -76,13 +76,11 @@ class Relay:
     async def _request(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> bool:
         """Pass one request on; False at the end of the connection."""
         try:
-            return await self._passed_on(reader, upstream)
+            return await self._forward(reader, upstream)
         except asyncio.IncompleteReadError:
             return False
 
-    async def _passed_on(
-        self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter
-    ) -> bool:
+    async def _forward(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> bool:
         """As `_request`. Raises IncompleteReadError."""
         head = await reader.readuntil(b"\r\n\r\n")
         self.requests += 1

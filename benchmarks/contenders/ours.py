@@ -29,7 +29,7 @@ __all__ = [
 
 LOADED_AT_ONCE = 10_000
 READ_FILES = "/single/read-"
-"""What precedes the numbers in the paths of files that `Ours.verb` reads."""
+"""Prefix of the paths of files that `Ours.verb` reads; a number follows."""
 
 UNCHANGED = Condition(
     equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",)

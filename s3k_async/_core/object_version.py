@@ -1,12 +1,12 @@
-"""Version ids of adopted objects, in the field for the checksum of an entry.
+"""Version ids of adopted objects, in the checksum field of an entry.
 
-The bytes of a file are identified by their checksum, or, for an adopted object of a versioned
-bucket, whose bytes are not read, by the version id that the service gave them:
+The content of a file is identified by its checksum or, for an adopted object of a versioned bucket,
+whose data is not read, by the version id from the service:
 
     xxh128:<32 hex digits>      the checksum
     version:<version id>        the version of the adopted object
 
-Clients that do not know the second form compare the entity tag alone.
+Clients without support for the second form compare only the entity tag.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION_PREFIX: Final = "version:"
 
 
 def as_version(version: str) -> str:
-    """A version id in the form of the field; empty for none."""
+    """The field for a version id; empty for none."""
     return VERSION_PREFIX + version if version else ""
 
 

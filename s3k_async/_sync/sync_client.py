@@ -390,8 +390,8 @@ class S3kSyncClient(BlockingClient):
                 file.write(data)
             send(file.staged)
 
-        `path`: where the file is to be published, as far as it is known; it determines the storage
-        class and tags (`Tuning.storage_rules`), and nothing else.
+        `path`: where the file will be published, if known; it determines only the storage class
+        and tags (`Tuning.storage_rules`).
 
         Staged data is in no listing, and neither in the table nor in the log. It must be published
         within `Tuning.lease` of opening the file; garbage collection removes unpublished data after

@@ -57,9 +57,9 @@ class Rounds:
         self._running = 0
         self._turns = 0
         """Iterations of the event loop until the next round begins, while writes are gathered; each
-        further write prolongs them."""
+        further write restarts the count."""
         self._turns_left = 0
-        """Iterations until it begins whatever arrives."""
+        """Iterations until it begins even if writes still arrive."""
 
     def join(self, queue: Waiting) -> None:
         """Add a queue, which has received its first write."""

@@ -48,8 +48,8 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 async def look_at(volume: Volume, uri: str) -> Content:
-    """The content of an existing object, by one request, with its version id in place of a
-    checksum, which is unknown.
+    """The content of an existing object, by one request. The checksum is unknown; any version id
+    takes its place.
 
     Raises ArgumentTypeError, UnsupportedError (not in the data location, or an object of the volume
     itself), DataMissingError (missing).
@@ -221,9 +221,9 @@ class _Adoption:
             self.tally.failures.append((path, error))
 
     def _is(self, entry: Entry, content: Content) -> bool:
-        """Whether the entry references this object in its present state. If files are overwritten,
-        it must also name the present version id: the same bytes may have been stored again, or
-        versioning have been enabled."""
+        """Whether the entry references this object in its current state. With `overwrite`, also at
+        the current version id, which differs if the same bytes were stored again, or if versioning
+        was enabled."""
         if (entry.physical, entry.size, entry.etag) != (
             content.physical,
             content.size,

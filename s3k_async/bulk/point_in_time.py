@@ -310,8 +310,8 @@ async def _apply(
 def _deletable(
     deletions: Sequence[_Difference], found: Sequence[_Difference], tally: ProgressTally
 ) -> list[_Difference]:
-    """The deletions of files that have been restored to their former paths, if they had any. The
-    others are failures."""
+    """The deletions, except those of files whose restoration to the former path failed; these are
+    recorded as failures."""
     failed = {path for path, _ in tally.failures}
     lost = {
         each.past.id: each.past.path

@@ -4,7 +4,7 @@ chunks.
 A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
 JSON: a text or an object with `path` for a path, a list of two texts or an object with `source` and
 `target` for a pair. Or all paths are terminated by NUL, in pairs too. There are no comments and no
-empty lines, except where a command allows them; there a byte order mark and CRLF line ends are
+empty lines, except where a command allows them; there a byte order mark and CRLF line endings are
 allowed, too. A list may be larger than memory.
 """
 
@@ -85,7 +85,7 @@ async def open_list(
     file: str, fields: Literal[1, 2], *, null: bool, annotated: bool = False
 ) -> AsyncIterator[PathList]:
     """A list of paths (1 field) or pairs (2). `annotated`: lines may be empty or begin with `#`,
-    the list may begin with a byte order mark and have CRLF line ends, and the paths may be of
+    the list may begin with a byte order mark and have CRLF line endings, and the paths may be of
     several volumes. Raises InvalidArgumentError with the first invalid line, and the errors of
     local files. A stream is kept in a temporary file, since it cannot be read twice."""
     stream = await _opened(file)

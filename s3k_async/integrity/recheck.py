@@ -345,7 +345,7 @@ async def _heads(scope: Scope, facts: Facts, seen: _Seen) -> None:
         for name in physical_keys(state.physical)
     ]
     names |= {scope.key_of(name): name for name in physical}
-    # The entries come first: their versions are in question.
+    # Entries come first, so their version ids take precedence.
     versions: dict[str | None, str] = {}
     for state in states:
         versions.setdefault(state.physical, state.object_version)

@@ -681,7 +681,7 @@ def _detail(row: VerifyRule, case: _Case) -> str:
 
 
 def _missing(entry: Entry) -> str:
-    """What is missing of a file without data."""
+    """The detail of a finding about missing data."""
     if entry.object_version:
         return f"the version {entry.object_version} of the adopted object was deleted"
     return "a physical object of it does not exist"
@@ -692,11 +692,12 @@ def _stored(facts: Facts, entry: Entry) -> list[BlobInfo]:
     return [
         blob
         for blob in facts.blobs
-        if same_blob(blob.key, entry.physical) and _may_be(blob.version, entry.object_version)
+        if same_blob(blob.key, entry.physical)
+        and _version_matches(blob.version, entry.object_version)
     ]
 
 
-def _may_be(version: str, recorded: str) -> bool:
+def _version_matches(version: str, recorded: str) -> bool:
     """Whether a version id is the recorded one, as far as both are known."""
     return version == recorded or not version or not recorded
 

@@ -1,10 +1,10 @@
 """Group commit of the log: the operations of concurrent calls share log objects.
 
-An operation that is alone gets an object of its own at once: after a few iterations of the event
-loop without another one, which take microseconds. Those that begin while one is being written wait
-for it, and are written together as a segment, which is marked when the outcome of each of them is
-known. An operation that takes longer than GROUP_SECONDS gets an entry of its own, so that the mark
-of the others does not wait for it.
+A single operation gets an object of its own at once: after a few iterations of the event loop, some
+microseconds, without another one. Those that begin while one is being written wait for it, and are
+written together as a segment, which is marked when the outcome of each of them is known. An
+operation that takes longer than GROUP_SECONDS gets an entry of its own, so that the mark of the
+others does not wait for it.
 
 A few operations that wait while the outcome of more is open wait until they are as many, since
 those that end are followed by others: at most as long as the last write took. ENOUGH_CALLS wait for

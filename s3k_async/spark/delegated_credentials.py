@@ -50,8 +50,8 @@ _LOG = logging.getLogger(__name__)
 Place = TypeVar("Place", bound=Location)
 Source = TypeVar("Source", "DelegatedCredentials", "PlannedCredentials")
 _Shipped: TypeAlias = tuple[int, str, str, str, int | None]
-"""What is shipped: when the driver obtained the credentials, ms since 1970, the secrets, and when
-they expire."""
+"""The serialized form: when the driver obtained the credentials, ms since 1970, the secrets, and
+when they expire."""
 
 _received: Final[dict[tuple[int, str], tuple[int, TemporaryCredentials]]] = {}
 """In tasks: by process id and identity, when the newest credentials were obtained, and these
@@ -164,8 +164,8 @@ class ReceivedCredentials:
             raise CredentialsError(
                 "the credentials that the driver of Spark delegated have expired, at "
                 f"{when:%Y-%m-%d %H:%M:%S} UTC. Each stage receives new ones, but a DataFrame "
-                "keeps those that it was made or first planned with: make it again, or use shorter "
-                "stages, a longer role_duration, or credentials of the executors"
+                "keeps those with which it was created or first planned: create it again, or use "
+                "shorter stages, a longer role_duration, or credentials of the executors"
             )
         return found
 
@@ -241,8 +241,8 @@ def need_undelegated(config: VolumeConfig) -> None:
     services = [place.service for place in places if place is not None]
     if any(service is not None and service.delegated for service in services):
         raise ConfigError(
-            "the data source delegates credentials when it plans a read or write: give register "
-            "the name or the VolumeConfig of the volume instead of the result of spark_volume"
+            "the data source delegates credentials when it plans a read or write: pass the name "
+            "or the VolumeConfig of the volume to register instead of the result of spark_volume"
         )
 
 

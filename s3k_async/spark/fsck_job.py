@@ -59,11 +59,11 @@ def verify(
 
     Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; younger
     objects and operations are not reported. `deep`: read every byte and compare checksums.
-    `read_units`: of the table per second at most, of the whole job, which its tasks divide among
-    them. `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its
-    URI, that executors and driver can write: a run with the same one resumes after the last
-    finished stage. It may be removed when the findings are no longer needed. `progress` is called
-    about once a second.
+    `read_units`: maximum read units of the table per second for the whole job, divided equally
+    among its tasks. `tasks`: of each stage, by default two for each core. `checkpoint`: a
+    directory, or its URI, that executors and driver can write: a run with the same one resumes
+    after the last finished stage. It may be removed when the findings are no longer needed.
+    `progress` is called about once a second.
 
     Raises InvalidArgumentError (the directory is that of another run; a limit below one unit for
     each task), UnsupportedError (limits in a table without units), the stores' errors; those of
@@ -113,9 +113,9 @@ def repair(
 
     Returns one row for each repair, and the report (rows: round, outcome, reason, and the columns
     of `Finding`). `dry_run`: change nothing and report what would be done. `deep`: as of
-    `s3k_async.integrity.repair.repair_volume`. `read_units`, `write_units`: of the table per second
-    at most, of the whole job. Rounds are repeated until a scan of the volume finds nothing to
-    repair. Safe beside writers, with repeated tasks, and with speculation: every action is
+    `s3k_async.integrity.repair.repair_volume`. `read_units`, `write_units`: maximum units of the
+    table per second for the whole job. Rounds are repeated until a scan of the volume finds nothing
+    to repair. Safe beside writers, with repeated tasks, and with speculation: every action is
     conditional and rechecked immediately before. The audit trail, `audit/<report.run>/` in the log
     location, has a separate name for each attempt at each part. Repeating it after an error is
     always safe; with the same `checkpoint` it resumes.

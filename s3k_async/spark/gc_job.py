@@ -120,12 +120,12 @@ def gc(
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
     volume's setting unless it is given. `rate`: keys a second at most. `read_units`, `write_units`:
-    of the table per second at most, of the whole job, which its tasks divide among them. `trash`:
-    first reclaim directories in the trash whose retention is over, which the driver does alone.
-    `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its URI,
-    that executors and driver can write, for one collection: finished stages are not repeated, so
-    that the same call with `dry_run=False` can sweep the candidates of a dry run later. `progress`
-    is called about once a second.
+    maximum units of the table per second for the whole job, divided equally among its tasks.
+    `trash`: first reclaim directories in the trash whose retention is over, which the driver does
+    alone. `tasks`: of each stage, by default two for each core. `checkpoint`: a directory, or its
+    URI, that executors and driver can write, for one collection: finished stages are not repeated,
+    so that the same call with `dry_run=False` can sweep the candidates of a dry run later.
+    `progress` is called about once a second.
 
     Safe beside writers, with repeated tasks, and with speculation. Objects that could not be
     deleted are in the report, and the next run finds them again. Raises InvalidArgumentError (a

@@ -93,8 +93,8 @@ class JobRun:
 
     @property
     def attempts(self) -> int:
-        """The most attempts at tasks of a stage that run at the same time: with speculation, two at
-        each."""
+        """Maximum number of concurrent task attempts of a stage; two for each task with
+        speculation."""
         speculation = self.spark.sparkContext.getConf().get("spark.speculation", "false")
         return self.tasks * (2 if str(speculation).lower() == "true" else 1)
 

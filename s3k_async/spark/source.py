@@ -79,8 +79,8 @@ def register(
     only the format and the columns to a Python data source, and none of the options.
 
     With `delegate_credentials`, each read or write obtains temporary credentials for its tasks when
-    Spark plans it, which is at the first action of a DataFrame, by the settings that the driver's
-    environment and configuration file contain.
+    Spark plans it, at the first action of a DataFrame, with the settings in the driver's
+    environment and configuration file.
 
     Raises ConfigError for an unknown option, for a secret, since all of it is shipped, and for the
     result of `spark_volume` with `delegate_credentials`, which has the credentials of its session.

@@ -74,9 +74,8 @@ def read_parquet(
 
     `filters`: all of these (column, operator, value) hold; operators are `=`, `!=`, `<`, `<=`, `>`,
     `>=`, `in` and `not in`. `options` are those of the data source. With `delegate_credentials` the
-    frame keeps the credentials of the time when it is made: make it again for an action after they
-    have expired. Raises ConfigError, PathNotFoundError, InvalidArgumentError, and the errors of
-    `spark_volume`.
+    DataFrame keeps the credentials with which it is created: create it again after they expire.
+    Raises ConfigError, PathNotFoundError, InvalidArgumentError, and the errors of `spark_volume`.
     """
     asked = SourceOptions.of({**options, "paths": json.dumps(paths)})
     chosen = _volume(spark, asked, volume, context)

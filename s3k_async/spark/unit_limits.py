@@ -1,7 +1,7 @@
 """Limits of the capacity units that a job consumes in the table, divided among its tasks.
 
-Tasks do not communicate, so each gets an equal share of the limit for the whole job. A share that a
-task does not use is not passed on to others.
+Tasks do not communicate, so each gets an equal share of the limit for the whole job. Unused
+shares are not redistributed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnitLimits:
-    """Read and write units of the table per second, at most, on average over some seconds; None: no
+    """Maximum read and write units of the table per second, on average over some seconds; None: no
     limit. Raises InvalidArgumentError for a limit that is not positive."""
 
     read_units: float | None = None
@@ -52,7 +52,7 @@ class UnitLimits:
             if units is not None and units < tasks:
                 raise InvalidArgumentError(
                     f"{units:g} {kind} units per second are less than one for each of {tasks} "
-                    f"tasks at the same time: use fewer tasks, or a limit of at least {tasks}"
+                    f"concurrent tasks: use fewer tasks, or a limit of at least {tasks}"
                 )
         read, write = (
             None if units is None else units / tasks

@@ -45,7 +45,7 @@ def missing_version(version: str) -> str:
     """The text of an error about a deleted version of an adopted object, with the remedy."""
     return (
         f"the version {version} of the adopted object was deleted: delete the file, and adopt the "
-        "present object"
+        "current object"
     )
 
 

@@ -120,7 +120,7 @@ class BucketTree:
 
     async def children(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """The entries of the first level alone, by name, with few requests for each directory. A
-        file and a directory may have one name."""
+        file and a directory may have the same name."""
         with PathSort() as sorter:
             async with aclosing(list_first_level(self.blobs, self.prefix)) as pages:
                 async for page in pages:

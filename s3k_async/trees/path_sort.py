@@ -26,7 +26,7 @@ _SCHEMA = (
 
 
 class PathSort:
-    """Sorts entries by `TreeEntry.order`, of one path the file first. Blocks.
+    """Sorts entries by `TreeEntry.order`; a file precedes a directory of the same path. Blocks.
 
     with PathSort() as sorter:
         sorter.add(entries)

@@ -4,7 +4,8 @@ Actions and resources are those of "Actions, resources, and condition keys" for 
 Amazon S3 in the AWS Service Authorization Reference. A transaction of DynamoDB needs the actions of
 its parts. Everybody may list the data of a volume: without that permission S3 does not tell a
 missing object from a forbidden one. GetObjectVersion is for adopted objects of a versioned bucket,
-which are read at their version; to adopt them, nothing more is needed, since HeadObject returns it.
+which are read at their recorded version. Adoption needs no further action, since HeadObject returns
+the version id.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ async def limited_capacity(
 
 
 def need_reported(limit: CapacityLimit, volume: Volume) -> None:
-    """Raises UnsupportedError if the requests within the limit, of which there was one at least,
-    reported no consumed units."""
+    """Raises UnsupportedError if no response to the requests within the limit, at least one,
+    reported consumed units."""
     if not limit.is_reported:
         raise UnsupportedError(
             "the table does not report consumed capacity units, as DynamoDB does, so that they "

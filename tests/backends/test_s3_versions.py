@@ -1,4 +1,4 @@
-"""Reads of one version of an object, by both ways to a bucket."""
+"""Reads of one version of an object, through both S3 adapters."""
 
 from __future__ import annotations
 
@@ -85,9 +85,8 @@ async def test_a_deleted_version_does_not_exist(blobs: S3Blobs) -> None:
     assert await blobs.get(KEY) == NEW
 
 
-async def test_the_null_version_is_none(blobs: S3Blobs) -> None:
-    """That of an object which was stored before versioning was enabled, or while it is
-    suspended."""
+async def test_the_null_version_counts_as_no_version(blobs: S3Blobs) -> None:
+    """As of objects stored before versioning was enabled, or while it is suspended."""
     await blobs.put(KEY, OLD)
     assert await version_of(blobs) == ""
     await set_versioning(blobs, "Enabled")
@@ -100,7 +99,7 @@ async def test_the_null_version_is_none(blobs: S3Blobs) -> None:
     assert at_version(blobs, "") is blobs
 
 
-async def test_null_in_an_answer_is_none(s3_adapter: type[S3Blobs]) -> None:
+async def test_null_in_a_response_counts_as_no_version(s3_adapter: type[S3Blobs]) -> None:
     """As S3 answers for an object that was stored while versioning was suspended."""
     headers = {"Content-Length": "3", "ETag": '"e"', "Last-Modified": _TIME}
     async with FaultProxy() as proxy:

@@ -179,7 +179,7 @@ async def test_a_version_that_was_deleted_is_named(moto_s3: Engine) -> None:
             "copy": lambda: fs.copy("/in/f", "/copy"),
         }
         for name, read in reads.items():
-            with pytest.raises(DataMissingError, match="adopt the present object") as raised:
+            with pytest.raises(DataMissingError, match="adopt the current object") as raised:
                 await read()
             text = str(raised.value)
             assert here.version in text, name

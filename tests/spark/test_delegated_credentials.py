@@ -189,7 +189,7 @@ def write_five(config: VolumeConfig) -> None:
         pq.write_table(pa.table({"id": range(5)}), file)
 
 
-async def test_a_frame_keeps_the_credentials_of_the_time_when_it_was_made(
+async def test_a_dataframe_keeps_the_credentials_with_which_it_was_created(
     spark: SparkSession, services: Services
 ) -> None:
     def made_again() -> int:
@@ -197,7 +197,7 @@ async def test_a_frame_keeps_the_credentials_of_the_time_when_it_was_made(
         services.sts.rule(Rewrite(expired))
         frame = read_parquet(spark, "/five", volume=services.volume)
         services.sts.clear()
-        with pytest.raises(Exception, match=r"CredentialsError: .*: make it again"):
+        with pytest.raises(Exception, match=r"CredentialsError: .*: create it again"):
             frame.count()
         return read_parquet(spark, "/five", volume=services.volume).count()
 

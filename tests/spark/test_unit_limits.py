@@ -46,7 +46,7 @@ def test_the_shares_of_tasks_add_up_to_the_limit() -> None:
     assert UnitLimits().share(1000) == UnitLimits()
     with pytest.raises(
         InvalidArgumentError,
-        match=r"^7\.5 write units per second are less than one for each of 8 tasks .* at least 8$",
+        match=r"^7\.5 write units per second are less than one for each of 8 concurrent tasks.* 8$",
     ):
         UnitLimits(100, 7.5).share(8)
 

@@ -318,7 +318,7 @@ class LocalFiles:
                 try:
                     self.link(private, temporary, parent, name, key)
                 except BlobExistsError:
-                    # Perhaps by an earlier attempt, or by a writer that has not synced it yet.
+                    # An earlier attempt or another writer may have left the directory unsynced.
                     if error := sync_file(parent):
                         raise unsynced(key, error) from error
                     raise
@@ -459,8 +459,8 @@ def not_for_long(key: str, error: OSError) -> ResponseLostError:
 
 
 def unsynced(key: str, error: OSError) -> OutcomeUnknownError:
-    """The outcome of a file that exists, perhaps from an earlier attempt, in a directory that could
-    not be synced."""
+    """The error for an existing file, perhaps of an earlier attempt, whose directory could not be
+    synced."""
     unknown = OutcomeUnknownError(
         "the file exists, but its directory cannot be synced, so that it may be lost: check the "
         "disk",

@@ -77,7 +77,7 @@ class _Parent:
 
     file: int
     drafts: list[_Draft] = field(default_factory=list)
-    """The files of the batch that are in it, those included that were there before."""
+    """The files of the batch in this directory, including those that existed before."""
 
 
 class WriteBatch:
@@ -204,7 +204,7 @@ class WriteBatch:
             try:
                 self._files.link(private, draft.name, parent.file, name, key)
             except BlobExistsError:
-                # Perhaps by an earlier attempt, or by a writer that has not synced it yet.
+                # An earlier attempt or another writer may have left the directory unsynced.
                 parent.drafts.append(draft)
                 raise
         else:

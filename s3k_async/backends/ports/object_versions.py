@@ -14,10 +14,10 @@ class KeepsVersions(Protocol):
     """Optional for a BlobStore: views that read one version of a blob."""
 
     def at_version(self, version: str) -> BlobStore:
-        """A view of the store whose reads, and copies of which it is the source, name this version
-        id: GetObject, HeadObject, the sources of CopyObject and UploadPartCopy, and signed URLs.
-        Only for the blob that has the version. A version that was deleted is a blob that does not
-        exist. It shares the connections, and is not closed."""
+        """A view of the store whose requests name this version id: GetObject, HeadObject, the
+        sources of CopyObject and UploadPartCopy, and presigned URLs. Valid only for the blob that
+        has this version. A deleted version is a missing blob. The view shares the connections of
+        the store, and is not closed."""
 
 
 def at_version(store: BlobStore, version: str) -> BlobStore:

@@ -162,7 +162,7 @@ class S3Blobs:
         as a condition; otherwise the answer is compared, of a copy that to a HeadObject before."""
         self.bucket = bucket
         self.version = ""
-        """The version id that reads name; empty: the newest version."""
+        """The version id in read requests; empty: the current version."""
         self.conditional_reads = conditional_reads
         self._prefix = prefix
         self._service = service
@@ -199,7 +199,7 @@ class S3Blobs:
         return view
 
     def source_of(self, full: str) -> dict[str, Any]:
-        """Bucket, full key and, if it is named, version id of an object that is read or copied."""
+        """Request parameters for the object to read or copy: bucket, full key, any version id."""
         version = {"VersionId": self.version} if self.version else {}
         return {"Bucket": self.bucket, "Key": full, **version}
 
@@ -754,8 +754,8 @@ def address_of(origin: Mapping[str, str]) -> str:
 
 
 def version_of(text: str | None) -> str:
-    """A version id in an answer. Objects that were stored while the bucket had no versioning, or
-    with versioning suspended, have `null`, which identifies no version."""
+    """A version id in a response. Objects stored without versioning, or while it is suspended, have
+    `null`, which identifies no fixed version."""
     return "" if text is None or text == "null" else text
 
 

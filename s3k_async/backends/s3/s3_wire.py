@@ -471,7 +471,7 @@ def _etag(answer: Answer) -> str:
 
 
 def _copied_object(origin: Mapping[str, str]) -> str:
-    """The source of a copy, in a header."""
+    """The value of the header `x-amz-copy-source`."""
     version = origin.get("VersionId")
     named = f"?versionId={quote(version, safe='')}" if version else ""
     return quote(f"/{origin['Bucket']}/{origin['Key']}") + named

@@ -65,7 +65,7 @@ def verify(
 ) -> None:
     """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
-    A directory stands for all files below it. Orphans, and entries without a parent directory, are
+    A directory stands for all files below it. Orphans and entries without a parent directory appear
     in no listing: s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and
     lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
     volume to its own sinks. Exits with 9 if there are problems.
@@ -168,7 +168,7 @@ async def _grouped(
     async with open_list(file, 1, null=null, annotated=True) as records:
         if not records.count:
             raise InvalidArgumentError(
-                "the list has no paths, so that nothing would be checked: list files or "
+                "the list contains no paths, so nothing would be checked: list files or "
                 "directories, one path per line",
                 path=records.name,
             )

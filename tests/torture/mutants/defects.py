@@ -4226,7 +4226,7 @@ DEFECTS: tuple[Defect, ...] = (
         "backends/s3/s3_blobs.py",
         'return "" if text is None or text == "null" else text',
         'return text or ""',
-        f"{S3_VERSIONS}::test_null_in_an_answer_is_none",
+        f"{S3_VERSIONS}::test_null_in_a_response_counts_as_no_version",
     ),
     Defect(
         "object versions: the source of a copy names none",
