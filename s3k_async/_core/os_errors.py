@@ -15,32 +15,35 @@ from s3k_async.errors import (
     ServiceError,
 )
 
-__all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
+__all__ = ["MAKE_ROOM", "TEMPORARY_ROOM", "os_errors", "sync_directory"]
 
 MAKE_ROOM = (
     "free space there, or delete files of the volume, empty its trash and run s3k gc; then repeat "
     "the call"
 )
 """Remedy for a full disk."""
+TEMPORARY_ROOM = "free space there, or set TMPDIR to a directory with more space"
+"""Remedy for a full disk of temporary files."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
-def os_errors(path: str) -> Iterator[None]:
-    """Map errors of system calls about `path`. Errors of this package pass through."""
+def os_errors(path: str, room: str = MAKE_ROOM) -> Iterator[None]:
+    """Map errors of system calls about `path`. Errors of this package pass through. `room`: the
+    remedy for a full disk."""
     try:
         yield
     except OSError as error:
         if isinstance(error, S3kError):
             raise
-        raise _mapped(error, path) from error
+        raise _mapped(error, path, room) from error
 
 
-def _mapped(error: OSError, path: str) -> S3kError:
+def _mapped(error: OSError, path: str, room: str) -> S3kError:
     if error.errno in _FULL:
         return NoSpaceError(
-            f"the disk, the quota or the file size allowed is used up: {MAKE_ROOM}", path=path
+            f"the disk, the quota or the file size allowed is used up: {room}", path=path
         )
     if error.errno in _DENIED:
         return PermissionDeniedError(f"the file system refused ({error.strerror})", path=path)

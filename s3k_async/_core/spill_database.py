@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from s3k_async._core.os_errors import os_errors
+from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async.errors import NoSpaceError, ServiceError
 
 __all__ = ["CACHE_BYTES", "SpillDatabase"]
@@ -28,7 +28,7 @@ class SpillDatabase:
     is full, PermissionDeniedError and ServiceError."""
 
     def __init__(self, schema: str, directory: str | None = None) -> None:
-        with os_errors(directory or "the directory of temporary files"):
+        with os_errors(directory or "the directory of temporary files", TEMPORARY_ROOM):
             self._room = TemporaryDirectory("", "s3k-", directory, ignore_cleanup_errors=True)
         path = os.path.join(self._room.name, "spill")
         self.database = sqlite3.connect(
@@ -83,8 +83,8 @@ def _spill_errors() -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE:
             raise NoSpaceError(
-                "the disk for temporary files is full, or a file is larger than allowed: free "
-                "space there, or set TMPDIR to a directory with more space"
+                "the disk for temporary files is full, or a file is larger than allowed: "
+                f"{TEMPORARY_ROOM}"
             ) from error
         name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
         raise ServiceError(f"a temporary database failed: {error}", service_code=name) from error

@@ -11,12 +11,14 @@ import click
 
 from s3k_async._core.runtime import SYSTEM
 
-__all__ = ["duration_option", "duration_text", "time_of", "time_or_age"]
+__all__ = ["duration_option", "duration_text", "past_time", "time_of", "time_or_age"]
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _LARGEST: Final = 10**10
 """Seconds; more than three hundred years."""
+_CLOCK_DIFFERENCE: Final = 60_000
+"""How far the clock that a time was taken from may be ahead, milliseconds."""
 
 
 def duration_option(*names: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -77,3 +79,15 @@ def time_or_age(text: str | None, flag: str) -> int | None:
         raise click.UsageError(
             f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"
         ) from error
+
+
+def past_time(text: str | None, flag: str) -> int | None:
+    """As `time_or_age`, of a state that has been: a time that is more than a minute in the future
+    raises UsageError."""
+    time_ms = time_or_age(text, flag)
+    if time_ms is not None and time_ms > SYSTEM.now_ms() + _CLOCK_DIFFERENCE:
+        raise click.UsageError(
+            f"{flag}: {text} is in the future: give an earlier time (UTC, unless it has an offset "
+            "such as +02:00), or an age such as 2h"
+        )
+    return time_ms

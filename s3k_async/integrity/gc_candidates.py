@@ -12,13 +12,14 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from s3k_async._core.file_modes import open_private
 from s3k_async._core.file_replacement import replaceable
+from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.gc_rules import Ages, Verdict
@@ -27,6 +28,7 @@ from s3k_async.oplog.segment_ids import SegmentIds
 __all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
 
 FORMAT: Final = 1
+_ROOM: Final = f"{TEMPORARY_ROOM}; or write the list to a file elsewhere (--list)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class End:
 
 
 class CandidateWriter:
-    """Writes a list; after an exception no list remains."""
+    """Writes a list; after an exception no list remains. Raises NoSpaceError (the disk is full),
+    PermissionDeniedError and ServiceError."""
 
     def __init__(self, path: str, header: Header) -> None:
         self._path = path
@@ -63,7 +66,8 @@ class CandidateWriter:
     def __enter__(self) -> Self:
         self._place = replaceable(self._path)
         self._part = self._place + ".part"
-        self._file = open(self._part, "w", encoding="ascii", opener=open_private)
+        with self._writing():
+            self._file = open(self._part, "w", encoding="ascii", opener=open_private)
         document = {"s3k": "gc-list", "format": FORMAT, **asdict(self._header)}
         self._line(document)
         return self
@@ -74,16 +78,20 @@ class CandidateWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            self._line({"end": asdict(self.end)})
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
         if error is not None:
-            os.unlink(self._part)
+            self._discard()
             return
-        _forget(self._path + ".done")
-        os.replace(self._part, self._place)
+        try:
+            self._line({"end": asdict(self.end)})
+            with self._writing():
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+                _forget(self._path + ".done")
+                os.replace(self._part, self._place)
+        except BaseException:
+            self._discard()
+            raise
 
     def segment(self, segment_id: str) -> None:
         """Add a segment of the log that was read."""
@@ -99,7 +107,16 @@ class CandidateWriter:
         self._line(asdict(verdict))
 
     def _line(self, document: dict[str, Any]) -> None:
-        self._file.write(json.dumps(document, separators=(",", ":")) + "\n")
+        with self._writing():
+            self._file.write(json.dumps(document, separators=(",", ":")) + "\n")
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return os_errors(self._path, _ROOM)
+
+    def _discard(self) -> None:
+        with suppress(OSError):  # what is buffered does not fit either
+            self._file.close()
+        os.unlink(self._part)
 
 
 @dataclass(slots=True)
@@ -168,9 +185,11 @@ class CandidateReader:
     def done(self, count: int) -> None:
         """Record that so many more candidates are handled."""
         total = self._done() + count
-        with open(self.path + ".done.part", "w", encoding="ascii", opener=open_private) as file:
-            file.write(f"{total}\n")
-        os.replace(self.path + ".done.part", self.path + ".done")
+        part = self.path + ".done.part"
+        with os_errors(part, _ROOM):
+            with open(part, "w", encoding="ascii", opener=open_private) as file:
+                file.write(f"{total}\n")
+            os.replace(part, self.path + ".done")
 
     def _done(self) -> int:
         try:

@@ -13,10 +13,12 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async._core.file_modes import make_directories, open_private
+from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async._native import FactLines
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
@@ -96,6 +98,10 @@ _ENTRY: Final = (
     "lease_ms",
     "pending",
 )
+_CHOSEN_ROOM: Final = (
+    "free space there, or copy the directory to a disk with more space and resume there"
+)
+"""Remedy for a full disk with the directory of the caller."""
 _OPERATION: Final = ("id", "kind", "object_id", "version", "time_ms")
 
 
@@ -195,7 +201,8 @@ class Shuffle:
     """Facts by kind, each in the part that its key belongs to.
 
     `directory`: where the files are kept; without one, a temporary directory is created in `parent`
-    when it is needed.
+    when it is needed. Writing raises NoSpaceError (the disk is full), PermissionDeniedError and
+    ServiceError.
     """
 
     def __init__(
@@ -211,7 +218,8 @@ class Shuffle:
         """The facts, as long as all fit into memory; then the buffers of the files."""
         self._buffered = 0
         if directory is not None:
-            make_directories(directory)
+            with self._writing(directory):
+                make_directories(directory)
             self._spilling = True
 
     @property
@@ -304,9 +312,10 @@ class Shuffle:
             return
         self.flush()
         temporary = self._path("state", None) + ".new"
-        with open(temporary, "w", encoding="ascii", opener=open_private) as file:
-            json.dump(state, file)
-        os.replace(temporary, self._path("state", None))
+        with self._writing(temporary):
+            with open(temporary, "w", encoding="ascii", opener=open_private) as file:
+                json.dump(state, file)
+            os.replace(temporary, self._path("state", None))
 
     def close(self) -> None:
         """Remove the files, unless the directory is the caller's."""
@@ -322,8 +331,9 @@ class Shuffle:
         self._count += count
         if not self._spilling:
             if self._count > self._held:
+                with self._writing(self._parent or "the directory of temporary files"):
+                    self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
                 self._spilling = True
-                self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
                 self.flush()
         elif len(lines) >= BUFFER:
             self._flush(kind, number)
@@ -335,8 +345,13 @@ class Shuffle:
         if lines is None:
             return
         self._buffered -= len(lines)
-        with open(self._path(kind, number), "ab", opener=open_private) as file:
+        path = self._path(kind, number)
+        with self._writing(path), open(path, "ab", opener=open_private) as file:
             file.write(lines)
+
+    def _writing(self, path: str) -> AbstractContextManager[None]:
+        """Map errors of writing a file, with the remedy for the disk it is on."""
+        return os_errors(path, _CHOSEN_ROOM if self._is_kept else TEMPORARY_ROOM)
 
     def _forget(self, kind: FactKind, number: int) -> None:
         self._buffered -= len(self._lines.pop((kind, number), b""))

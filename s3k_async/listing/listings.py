@@ -6,7 +6,7 @@ All of them show a transaction completely or not at all, within the limits of
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import InvalidArgumentError, PermissionDeniedError
 from s3k_async.listing.globbing import glob_entries, matcher
 from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
 from s3k_async.namespace.consistent_listing import SnapshotView, list_consistently
@@ -118,9 +118,22 @@ class Listing:
     include_uncommitted: bool = False
     sorted: bool = False
 
-    def pages(self, store: DirectoryStore, path: str) -> AsyncGenerator[Entries, None]:
-        """The entries in non-empty pages; for a file, the file itself. Raises PathNotFoundError."""
-        return list_consistently(store, lambda view: self.pages_of(view, path), path)
+    def pages(
+        self,
+        store: DirectoryStore,
+        path: str,
+        *,
+        denied: Callable[[PermissionDeniedError], object] | None = None,
+    ) -> AsyncGenerator[Entries, None]:
+        """The entries in non-empty pages; for a file, the file itself. `denied`: called for each
+        directory that may not be listed, before the entries that follow it; its content is left
+        out. Raises PathNotFoundError, and without `denied` PermissionDeniedError."""
+
+        def attempt(view: SnapshotView) -> AsyncGenerator[Entries, None]:
+            view.denied = denied
+            return self.pages_of(view, path)
+
+        return list_consistently(store, attempt, path)
 
     async def pages_of(self, view: SnapshotView, path: str) -> AsyncGenerator[Entries, None]:
         """`pages` of one attempt."""

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 
 from s3k_async._native import Entries
 from s3k_async.backends.ports.items import OPERATION, Item
-from s3k_async.errors import BusyError
+from s3k_async.errors import BusyError, PermissionDeniedError
 from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.access_control import SeenDirectories
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
@@ -93,6 +93,9 @@ class SnapshotView:
         self._seen = SeenDirectories(store.access)
         self.removed: Sequence[Entry] = ()
         """Directories whose removals must end before the next attempt; set by `is_unchanged`."""
+        self.denied: Callable[[PermissionDeniedError], object] | None = None
+        """Called for a directory that may not be listed, whose content is then left out; it may
+        raise the error. None: the error is raised."""
         self._contradictory = False
         """Whether a directory was listed at two paths, or seen in two states."""
 
@@ -186,7 +189,13 @@ class SnapshotView:
 
     async def _children(self, listed: _Listed, read: _Children) -> AsyncGenerator[Entries, None]:
         directory = listed[0]
-        self._list(directory)
+        try:
+            self._list(directory)
+        except PermissionDeniedError as error:
+            if self.denied is None:
+                raise
+            self.denied(error)
+            return
         kept = self._validated.get(listed)
         pages: list[Entries] = []
         if kept is not None:

@@ -14,7 +14,7 @@ from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.bulk.file_writes import NewFile, write_files
 from s3k_async.bulk.transfer import verified
 from s3k_async.client import S3kClient, volume_of
-from s3k_async.errors import NotDirectoryError, PathNotFoundError, S3kError
+from s3k_async.errors import NotDirectoryError, PathNotFoundError, PermissionDeniedError, S3kError
 from s3k_async.listing.listings import Listing
 from s3k_async.model import Entry, status_of
 from s3k_async.namespace.addresses import Path, inside
@@ -78,11 +78,18 @@ class VolumeTree:
             )
         return True
 
-    async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:  # noqa: ARG002
-        """Everything below the directory, as a sorted listing shows it."""
+    async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
+        """Everything below the directory, as a sorted listing shows it. The content of a directory
+        that may not be listed is skipped. Raises PermissionDeniedError for the root."""
         volume = volume_of(self.client)
         start = len(self.root.rstrip("/")) + 1
-        pages = Listing(recursive=True, sorted=True).pages(volume.store, self.root)
+
+        def denied(error: PermissionDeniedError) -> None:
+            if error.path is None or error.path == self.root:
+                raise error
+            skipped(self.full_name(error.path[start:]), error)
+
+        pages = Listing(recursive=True, sorted=True).pages(volume.store, self.root, denied=denied)
         async with aclosing(volume.calls.stream(pages, "list", self.root)) as found:
             async for page in found:
                 for entry in page:

@@ -115,6 +115,21 @@ def test_restore_to_a_time(cli: Cli) -> None:
     cli.fails(2, "restore", "/d")
 
 
+def test_a_time_in_the_future(cli: Cli) -> None:
+    """Nothing is known of it; but another clock may be a little ahead."""
+    put(cli, "/d/f", b"1")
+    cli.ok("rm", "-r", "/d")
+    later, soon = (
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + seconds))
+        for seconds in (3600, 30)
+    )
+    for command in (["restore", "/", "--at"], ["undelete", "-r", "/d", "--since"]):
+        said = cli.fails(2, *command, later).errors
+        assert f"{command[-1]}: {later} is in the future: give an earlier time" in said
+    cli.ok("restore", "/", "--at", soon)
+    cli.fails(3, "undelete", "-r", "/d", "--since", soon)
+
+
 def test_rm_permanently(cli: Cli) -> None:
     put(cli, "/d/f", b"1")
     put(cli, "/d/f", b"22")

@@ -22,9 +22,11 @@ from s3k_async.errors import (
     OverlapError,
     PathExistsError,
     PathNotFoundError,
+    PermissionDeniedError,
     UnreachableError,
     UnsupportedError,
 )
+from s3k_async.model import LayoutName
 from s3k_async.settings import resolve
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.trees import (
@@ -213,6 +215,35 @@ async def test_after_a_failure_nothing_is_deleted(grove: Grove) -> None:
     assert [type(error) for _, error in done.failures] == [UnsupportedError]
     assert (done.files, done.deleted) == (1, 0)
     assert await content(right) == {**FILES, "a": b"1"}
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_a_directory_that_may_not_be_listed(grove: Grove, layout: LayoutName) -> None:
+    """Of a volume as of a local directory: it is a failure, the rest is copied, and nothing is
+    deleted."""
+    config = memory_config(layout=layout)
+    root = replace(config, tuning=replace(config.tuning, uid=0, gids=(0,)))
+    config = replace(config, tuning=replace(config.tuning, uid=1000, gids=(1000,)))
+    await init_volume(root, enable=["permissions"])
+    async with S3kClient(config=root) as owner, S3kClient(config=config) as user:
+        await owner.write_many([(f"/top/{path}", data) for path, data in FILES.items()])
+        await owner.set_attributes("/top/dir", mode=0o711)
+        left, right = VolumeTree(user, "/top"), await grove.tree("directory", {"dir/x": b"x"})
+        for rest in (len(FILES) - 2, 0):
+            done = await synchronize(left, right, SyncOptions(delete=True))
+            assert [(name, type(error)) for name, error in done.failures] == [
+                (left.full_name("dir"), PermissionDeniedError)
+            ]
+            assert (done.files, done.deleted) == (rest, 0)
+        kept = {path: data for path, data in FILES.items() if not path.startswith("dir/")}
+        assert await content(right) == {**kept, "dir/x": b"x"}
+        await owner.set_attributes("/top", mode=0o711)
+        with pytest.raises(PermissionDeniedError):
+            await synchronize(left, right)
+        await owner.set_attributes("/top", mode=0o755)
+        await owner.set_attributes("/top/dir", mode=0o755)
+        assert (await synchronize(left, right, SyncOptions(delete=True))).deleted == 1
+        assert await content(right) == dict(FILES)
 
 
 async def test_after_a_failed_copy_nothing_is_deleted(

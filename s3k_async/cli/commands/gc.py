@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import click
 
+from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
 from s3k_async.cli.command import Amount, VolumeCommand, capacity_options, grace_option
@@ -171,8 +172,10 @@ async def _collect(
 ) -> tuple[Marked | None, Swept | None]:
     if asked.sweep_from is not None:
         return None, await collector.sweep(asked.sweep_from)
-    with TemporaryDirectory(prefix="s3k-gc-") as room:
-        path = os.path.join(room, "candidates") if asked.mark_to is None else asked.mark_to
+    with os_errors("the directory of temporary files", TEMPORARY_ROOM):
+        room = TemporaryDirectory(prefix="s3k-gc-")
+    with room as directory:
+        path = os.path.join(directory, "candidates") if asked.mark_to is None else asked.mark_to
         marked = await collector.mark(path)
         if not asked.yes:
             return marked, None

@@ -9,7 +9,7 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import ProgressCallback
 from s3k_async.cli.command import VolumeCommand, for_each
-from s3k_async.cli.durations import time_or_age
+from s3k_async.cli.durations import past_time
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
@@ -97,7 +97,7 @@ def undelete(
         raise click.UsageError("--version is for one file")
     if since is not None and not recursive:
         raise click.UsageError("--since needs -r")
-    since_ms = time_or_age(since, "--since")
+    since_ms = past_time(since, "--since")
     target = None if to is None else parse_address(to)
     addresses = [parse_address(path) for path in paths]
     if target is not None:
@@ -151,7 +151,7 @@ def restore(invocation: Invocation, path: str, at: str, delete: bool, yes: bool)
     gc has deleted their data. Prints a line for each difference; exits with 9 if one cannot be
     undone.
     """
-    time_ms = time_or_age(at, "--at")
+    time_ms = past_time(at, "--at")
     address = parse_address(path)
 
     async def work(clients: Clients) -> tuple[PastResult, str]:
