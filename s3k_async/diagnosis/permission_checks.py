@@ -26,6 +26,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.backends.ports.items import (
     Check as Absence,
 )
+from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, passed, skipped
 from s3k_async.diagnosis.volume_parts import BlobPart, TablePart, VolumeParts
@@ -167,6 +168,7 @@ def _blob_probe(parts: VolumeParts, part: BlobPart, action: str, *, wide: bool) 
     probes: dict[str, _Probe] = {
         "AbortMultipartUpload": partial(place.abort_upload, Unfinished(key, "0" * 32, 0)),
         "GetObject": partial(place.get, CLAIM, 0, 1),
+        "GetObjectVersion": partial(at_version(place, "null").get, CLAIM, 0, 1),
         "ListBucket": place.now_ms if wide else partial(_scoped(parts, place).list, limit=1),
         "ListBucketMultipartUploads": partial(_first_upload, place),
     }
