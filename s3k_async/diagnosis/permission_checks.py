@@ -168,7 +168,7 @@ def _blob_probe(parts: VolumeParts, part: BlobPart, action: str, *, wide: bool) 
     probes: dict[str, _Probe] = {
         "AbortMultipartUpload": partial(place.abort_upload, Unfinished(key, "0" * 32, 0)),
         "GetObject": partial(place.get, CLAIM, 0, 1),
-        "GetObjectVersion": partial(at_version(place, "null").get, CLAIM, 0, 1),
+        "GetObjectVersion": partial(_read_version, place),
         "ListBucket": place.now_ms if wide else partial(_scoped(parts, place).list, limit=1),
         "ListBucketMultipartUploads": partial(_first_upload, place),
     }
@@ -183,6 +183,13 @@ def _own_key(parts: VolumeParts) -> str:
 
 def _scoped(parts: VolumeParts, place: RetryingBlobs) -> RetryingBlobs:
     return place if parts.record is None else place.below(parts.record.scope)
+
+
+async def _read_version(place: RetryingBlobs) -> None:
+    """Read a version that exists: without ListBucketVersions, S3 may forbid what is missing."""
+    found = await place.head(CLAIM)
+    version = found.version if found is not None else ""
+    await at_version(place, version or "null").get(CLAIM, 0, 1)
 
 
 async def _first_upload(place: RetryingBlobs) -> None:

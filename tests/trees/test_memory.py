@@ -84,7 +84,7 @@ class SyntheticTree:
     def new_file(
         self, entry: TreeEntry, volume: Volume, path: str, *, overwrite: bool = True
     ) -> NewFile:
-        raise NotImplementedError
+        raise AssertionError("copy_files needs none")
 
     async def make_directory(self, source: FileTree, entry: TreeEntry) -> None:
         """Nothing to make."""
