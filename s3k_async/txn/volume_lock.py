@@ -22,6 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import OPERATION, Condition, Item, Update, Value
 from s3k_async.backends.retrying.retrying_items import RetryingItems
@@ -148,8 +149,7 @@ class VolumeLock:
             except BaseException:
                 # This client may have taken the lock after all, and would lock out all others
                 # without doing any work.
-                with anyio.CancelScope(shield=True):
-                    await self._give_up(items, finished=False)
+                await to_the_end(partial(self._give_up, items, finished=False))
                 raise
             return
         raise BusyError("gave up: concurrent changes to the volume record", path=where)
@@ -177,8 +177,7 @@ class VolumeLock:
                     yield
                 finished = True
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._give_up(items, finished=finished)
+            await to_the_end(partial(self._give_up, items, finished=finished))
 
     async def abandon(self, items: RetryingItems) -> None:
         """Release the lock before `held` is entered, if it was acquired."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-import anyio
-
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.metering import RequestCounter
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import S3kError, UnsupportedError, VolumeNotFoundError
+from s3k_async.errors import UnsupportedError, VolumeNotFoundError
 from s3k_async.txn.volume_lock import VolumeLock
+from s3k_async.volumes.connections import VolumeConnections
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.volume import Volume, open_volume
 
@@ -65,9 +64,8 @@ async def exclusive_volume(
             )
             lock.alone = True
             volume = await opened()
-        except asyncio.CancelledError:
-            with anyio.CancelScope(shield=True), suppress(S3kError):
-                await _unlock(opened, lock)
+        except BaseException:
+            await to_the_end(partial(_unlock, made or config, lock, runtime, session))
             raise
     try:
         if volume.read_only:
@@ -82,10 +80,11 @@ async def exclusive_volume(
         await volume.close()
 
 
-async def _unlock(opened: Callable[[], Awaitable[Volume]], lock: VolumeLock) -> None:
-    """Release the lock of a volume that was created with one."""
-    volume = await opened()
-    try:
-        await lock.abandon(volume.items)
-    finally:
-        await volume.close()
+async def _unlock(
+    config: VolumeConfig, lock: VolumeLock, runtime: Runtime, session: object | None
+) -> None:
+    """Release the lock of a volume whose creation with one was interrupted, perhaps before its
+    record was written."""
+    async with AsyncExitStack() as stack:
+        items, _ = VolumeConnections(config, runtime, session, stack).table()
+        await lock.abandon(items)

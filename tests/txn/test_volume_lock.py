@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -29,6 +31,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.settings.resolution import resolve
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.lease import Moment
 from s3k_async.txn.volume_lock import (
@@ -41,7 +44,7 @@ from s3k_async.txn.volume_lock import (
     RecordFence,
     VolumeLock,
 )
-from s3k_async.txn.volume_record import RECORD_KEY, TAG
+from s3k_async.txn.volume_record import LOCK, RECORD_KEY, TAG
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_runtime, under
@@ -172,6 +175,48 @@ async def test_a_lock_is_not_left_behind_by_who_was_cancelled_while_taking_it(
         await rig.lock().take(volume.items, volume.record, "t")
     assert scope.cancelled_caught
     await (await rig.open()).close()
+
+
+@pytest.mark.parametrize("creating", [False, True])
+@pytest.mark.parametrize("embedded", [False, True])
+async def test_a_cancelled_task_leaves_no_lock(
+    rig: Rig, tmp_path: Path, creating: bool, embedded: bool
+) -> None:
+    """At whatever step asyncio cancels the task, as a signal does: a shielded scope of anyio does
+    not hold that off. The last steps are those of a release that is complete."""
+    completed = False
+    for steps in count(step=3 if embedded else 1):
+        name = next(_names)
+        config = (
+            resolve(str(tmp_path / name))
+            if embedded
+            else VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+        )
+        if not creating:
+            await init_volume(config, runtime=rig.runtime)
+
+        async def hold(config: VolumeConfig = config) -> None:
+            async with exclusive_volume(config, rig.lock(), create=creating, runtime=rig.runtime):
+                pass
+
+        task = asyncio.create_task(hold())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        (error,) = await asyncio.gather(task, return_exceptions=True)
+        if error is None:
+            completed = True
+            break
+        assert isinstance(error, asyncio.CancelledError)
+        try:
+            volume = await open_volume(config, runtime=rig.runtime, locked=True)
+        except VolumeNotFoundError:
+            assert creating
+            continue
+        assert LOCK not in (await volume.items.get(RECORD_KEY) or {}), steps
+        await volume.close()
+    assert completed
+    assert steps > 10
 
 
 async def test_interrupted_work_is_finished_by_the_same_work_only(rig: Rig) -> None:

@@ -39,6 +39,7 @@ PIPELINE = "tests/backends/test_request_pipeline.py"
 LOCAL = "tests/backends/test_local.py"
 BATCHES = "tests/backends/test_batch_queue.py"
 SQLITE = "tests/backends/test_sqlite.py"
+VOLUME_LOCK = "tests/txn/test_volume_lock.py"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
@@ -1167,6 +1168,20 @@ DEFECTS: tuple[Defect, ...] = (
         " and not await self.layout.is_leaving(entry)",
         "",
         f"{REMOVALS}::test_a_removal_is_not_refused_because_of_a_file_that_may_be_moved",
+    ),
+    Defect(
+        "a release of the volume lock that a cancelled task gives up",
+        "txn/volume_lock.py",
+        "            await to_the_end(partial(self._give_up, items, finished=finished))\n",
+        "            await self._give_up(items, finished=finished)\n",
+        f"{VOLUME_LOCK}::test_a_cancelled_task_leaves_no_lock",
+    ),
+    Defect(
+        "a volume that stays locked after its creation was cancelled",
+        "volumes/exclusive_volume.py",
+        "            await to_the_end(partial(_unlock, made or config, lock, runtime, session))\n",
+        "",
+        f"{VOLUME_LOCK}::test_a_cancelled_task_leaves_no_lock",
     ),
     Defect(
         "an exclusive creation that is refused because of a file that may be moved",
@@ -4193,13 +4208,6 @@ DEFECTS: tuple[Defect, ...] = (
         "return TerminatedError()",
         "return error",
         f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
-    ),
-    Defect(
-        "sigterm: a volume that a load created stays locked",
-        "volumes/exclusive_volume.py",
-        "                await _unlock(opened, lock)\n",
-        "                pass\n",
-        f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[load]",
     ),
     Defect(
         "sigterm: the exit code of Ctrl-C",
