@@ -460,7 +460,8 @@ class S3kClient:
         """The URI of a file's bytes: `s3://bucket/key`, `file:///...`.
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, UnsupportedError (a file
-        that was appended to or changed in place: see `compact`).
+        that was appended to or changed in place: see `compact`; an empty file without an object:
+        see `physical_paths`).
         """
         return await physical_path(self._volume(), self._path(path))
 
@@ -491,10 +492,11 @@ class S3kClient:
             files = [file async for file in client.physical_paths("/sales")]
             spark.read.parquet(*[file.uri for file in files])
 
-        The files are those of a listing, with its consistency (`list`), without those that were
-        truncated to nothing, which have no data. Their data is kept for the grace period of garbage
-        collection, even if the files are changed or deleted. Raises PathNotFoundError,
-        UnsupportedError (a file that was appended to or changed in place: see `compact`).
+        The files are those of a listing, with its consistency (`list`), without empty ones that
+        have no object: those of `write_many` and `upload`, and those that were truncated. Their
+        data is kept for the grace period of garbage collection, even if the files are changed or
+        deleted. Raises PathNotFoundError, UnsupportedError (a file that was appended to or changed
+        in place: see `compact`).
         """
         place = self._path(path)
         pages = physical_pages(self._volume(), place, Listing(recursive=recursive))

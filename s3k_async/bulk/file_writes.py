@@ -145,7 +145,7 @@ def _stored(attributes: Attributes | None) -> str | None:
 
 
 async def _put(volume: Volume, view: memoryview, target: WriteTarget) -> Content:
-    return await volume.storage.at(target.path).put(target.object_id, view)
+    return await volume.storage.at(target.path).put_in_bulk(target.object_id, view)
 
 
 def _distinct(files: list[NewFile], tally: ChangeTally) -> list[NewFile]:

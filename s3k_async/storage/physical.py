@@ -149,6 +149,13 @@ class PhysicalStorage:
             await writer.abort()
             raise
 
+    async def put_in_bulk(self, object_id: str, data: Buffer) -> Content:
+        """As `put`, for one of many files: an empty one has no object, where files may have
+        extents."""
+        if self.extents and not memoryview(data).nbytes:
+            return content_of(object_id, ())
+        return await self.put(object_id, data)
+
     def planned(self, object_id: str, data: Buffer) -> PlannedUpload | None:
         """A planned upload of bytes under a fresh physical key; None if their entity tag cannot be
         computed, so that `put` has to store them first. `data` must not change before it is

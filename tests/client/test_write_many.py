@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +24,12 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ServiceError,
+    UnsupportedError,
 )
+from s3k_async.model import Feature
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.log_writer import SEGMENT_OPERATIONS
+from s3k_async.storage.change_detection import checksum_of
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
@@ -91,6 +95,37 @@ async def test_files_that_exist_are_replaced_and_keep_their_ids(fs: S3kClient) -
     after = await fs.stat("/d/f1")
     assert (after.id, after.version) == (before.id, before.version + 1)
     assert await fs.read("/d/f1") == b"new"
+
+
+@pytest.mark.parametrize("extents", [True, False])
+async def test_an_empty_file_among_many_needs_no_object(tmp_path: Path, extents: bool) -> None:
+    (tmp_path / "tree").mkdir()
+    for name in ("one", "two", "three"):
+        (tmp_path / "tree" / name).write_bytes(b"x" if name == "one" else b"")
+    without: list[Feature] = [] if extents else ["extents"]
+    config = memory_config()
+    await init_volume(config, without=without)
+    async with S3kClient(config=config) as fs:
+        before = fs.requests.of("data", "PutObject")
+        await fs.write_many([("/d/full", b"x"), ("/d/empty", b"")])
+        await fs.upload(tmp_path / "tree", "/t")
+        assert fs.requests.of("data", "PutObject") - before == (2 if extents else 5)
+        empty = {"/d/empty", "/t/two", "/t/three"}
+        for path in empty:
+            assert await fs.read(path) == b""
+            assert await fs.checksum(path) == checksum_of(b"")
+            await fs.copy(path, f"{path}.copy")
+            assert await fs.read(f"{path}.copy") == b""
+        shown = {file.path async for file in fs.physical_paths("/")}
+        assert shown >= {"/d/full", "/t/one"}
+        assert (shown & empty == set()) == extents
+        if extents:
+            with pytest.raises(UnsupportedError, match="empty, and has no physical object"):
+                await fs.physical_path("/d/empty")
+        await sound(fs)
+        if extents:
+            await fs.append("/d/empty", b"more")
+            assert await fs.read("/d/empty") == b"more"
 
 
 async def test_each_file_fails_by_itself() -> None:

@@ -126,6 +126,20 @@ DIRECTORY_RACES = (
 
 DEFECTS: tuple[Defect, ...] = (
     Defect(
+        "an object for each empty file of a tree",
+        "storage/physical.py",
+        "        if self.extents and not memoryview(data).nbytes:",
+        "        if False:",
+        "tests/client/test_write_many.py::test_an_empty_file_among_many_needs_no_object",
+    ),
+    Defect(
+        "an empty list of extents in a volume without extents",
+        "storage/physical.py",
+        "        if self.extents and not memoryview(data).nbytes:",
+        "        if not memoryview(data).nbytes:",
+        "tests/client/test_write_many.py::test_an_empty_file_among_many_needs_no_object",
+    ),
+    Defect(
         "a delete without its condition",
         "namespace/store.py",
         "        delete = Delete(self.keys.of(entry), unchanged(entry))",
