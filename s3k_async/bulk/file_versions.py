@@ -8,7 +8,7 @@ grace period later. Until then the log, which has the state before each operatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -48,6 +48,7 @@ __all__ = [
     "place_of",
     "read_log",
     "require_visible",
+    "was_directory",
 ]
 
 VersionState: TypeAlias = Literal["current", "overwritten", "deleted", "moved", "trash"]
@@ -203,22 +204,34 @@ async def read_log(volume: Volume, path: str) -> SortedLog:
     return log
 
 
-async def histories_at(volume: Volume, path: str, *, below: bool = False) -> list[ObjectHistory]:
-    """The histories of the files that were at a path, or with `below` also at a path below it, at
-    any time: by their paths of that time, and in layout `tree` also by the directory that is at the
-    parent's path now."""
-    text = path if below else "/" + path.rpartition("/")[2]
-    place = None if below else await place_of(volume, path)
-    log = await read_log(volume, path)
+async def histories_at(volume: Volume, path: str) -> list[ObjectHistory]:
+    """The histories of the files that were at a path, at any time: by their paths of that time, and
+    in layout `tree` also by the directory that is at the parent's path now."""
+    place = await place_of(volume, path)
+    name = "/" + path.rpartition("/")[2]
 
     def find() -> list[ObjectHistory]:
-        found = map(history_of, log.objects_with(text))
-        return [each for each in found if _matches(each, path, place, below=below)]
+        found = map(history_of, log.objects_with(name))
+        return [
+            each for each in found if any(_is_at(state.entry, path, place) for state in each.states)
+        ]
 
-    try:
+    with closing(await read_log(volume, path)) as log:
         return await anyio.to_thread.run_sync(find)
-    finally:
-        log.close()
+
+
+async def was_directory(volume: Volume, path: str) -> bool:
+    """Whether anything was below a path, at any time."""
+
+    def find() -> bool:
+        return any(
+            state.entry.path != path and is_below(state.entry.path, path)
+            for records in log.objects_with(path)
+            for state in history_of(records).states
+        )
+
+    with closing(await read_log(volume, path)) as log:
+        return await anyio.to_thread.run_sync(find)
 
 
 async def require_visible(volume: Volume, path: str) -> Entry | None:
@@ -310,12 +323,6 @@ async def _history_of_object(volume: Volume, path: str, object_id: str) -> list[
             raise unreadable(finding)
         records.append(finding)
     return [history_of(records)] if records else []
-
-
-def _matches(history: ObjectHistory, path: str, place: str | None, *, below: bool) -> bool:
-    if below:
-        return any(is_below(each.entry.path, path) for each in history.states)
-    return any(_is_at(each.entry, path, place) for each in history.states)
 
 
 def _is_at(entry: Entry, path: str, place: str | None) -> bool:

@@ -8,22 +8,26 @@ either does so before the copy is made, which then fails, or finds a young objec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio.to_thread
 
+from s3k_async._core.concurrency import iterate
 from s3k_async.attributes import Attributes
+from s3k_async.bulk.deleted_files import DeletedFile, DeletedFiles
 from s3k_async.bulk.file_versions import (
     has_data,
-    histories_at,
     logged_versions,
+    read_log,
     require_visible,
+    was_directory,
 )
 from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
-from s3k_async.bulk.publish import ProgressCallback, ProgressTally, is_below, publish_new
+from s3k_async.bulk.publish import ProgressCallback, ProgressTally, publish_new
 from s3k_async.errors import (
     ConflictError,
     DataMissingError,
@@ -36,7 +40,6 @@ from s3k_async.files.file_ranges import require_readable
 from s3k_async.files.open_files import drop_unpublished
 from s3k_async.model import ChangeResult, Content, Entry, TrashItem
 from s3k_async.namespace.store import WriteTarget
-from s3k_async.oplog.entry_states import ObjectHistory
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["bring_back_many", "kept_attributes", "replace_by", "undelete", "undelete_tree"]
@@ -76,7 +79,7 @@ async def bring_back(volume: Volume, entry: Entry, target: str) -> Entry:
 
 async def bring_back_many(
     volume: Volume,
-    wanted: Iterable[tuple[Entry, str]],
+    wanted: Iterable[tuple[Entry, str]] | AsyncIterable[tuple[Entry, str]],
     done: Callable[[str, int], object],
     failed: Callable[[str, S3kError], object],
 ) -> None:
@@ -97,9 +100,14 @@ async def bring_back_many(
             mtime_ms=entry.mtime_ms,
         )
 
+    async def new_files() -> AsyncGenerator[NewFile, None]:
+        async with aclosing(iterate(wanted)) as each:
+            async for entry, place in each:
+                yield new_file(entry, place)
+
     await write_files(
         volume,
-        (new_file(entry, place) for entry, place in wanted),
+        new_files(),
         overwrite=False,
         done=lambda file, size: done(file.path, size),
         failed=lambda file, error: failed(file.path, error),
@@ -143,11 +151,27 @@ async def undelete_tree(
     if item is not None and await store.get(target) is None:
         tally.add(await store.layout.trash().restore(item, target))
         return tally.result
-    wanted = await _deleted_below(volume, path, since_ms)
-    if not wanted:
-        if item is not None:
-            await _require_free(volume, target)
-        raise await _nothing_at(volume, path, "", recursive=True)
+    access = store.access
+
+    def is_wanted(file: DeletedFile) -> bool:
+        # The modes of the directories that are gone are not known.
+        may_see = not access.is_enforced or access.of(file.entry).is_owner(access.identity)
+        return may_see and (since_ms is None or file.time_ms >= since_ms)
+
+    with closing(await read_log(volume, path)) as log:
+        deleted = DeletedFiles(log, path)
+        if await anyio.to_thread.run_sync(deleted.find, is_wanted):
+            await _bring_back(volume, path, target, deleted, tally)
+            return tally.result
+    if item is not None:
+        await _require_free(volume, target)
+    raise await _nothing_at(volume, path, "", recursive=True)
+
+
+async def _bring_back(
+    volume: Volume, path: str, target: str, deleted: DeletedFiles, tally: ProgressTally
+) -> None:
+    """Bring the files that were deleted below a path back below another one."""
 
     def done(place: str, size: int) -> None:
         tally.count(ChangeResult(1, 0, size), place)
@@ -156,14 +180,13 @@ async def undelete_tree(
         if not isinstance(error, PathExistsError | IsDirectoryError):  # else it is not free
             tally.failures.append((place, error))
 
-    start = len(path.rstrip("/"))
-    places = [
-        (each.entry, target.rstrip("/") + each.entry.path[start:])
-        for each in wanted
-        if not (each.is_pending and await _exists(volume, each.entry))
-    ]
-    await bring_back_many(volume, places, done, failed)
-    return tally.result
+    async def places() -> AsyncGenerator[tuple[Entry, str], None]:
+        start = len(path.rstrip("/"))
+        for each in deleted.files():
+            if not (each.is_pending and await _exists(volume, each.entry)):
+                yield each.entry, target.rstrip("/") + each.entry.path[start:]
+
+    await bring_back_many(volume, places(), done, failed)
 
 
 async def _copied(volume: Volume, entry: Entry, at: WriteTarget) -> Content:
@@ -205,9 +228,7 @@ async def _nothing_at(
     """The error for a path without a version that can be brought back."""
     if version:
         return PathNotFoundError(f"the file has no version {version}", path=path)
-    below = [] if recursive else await histories_at(volume, path, below=True)
-    places = [state.entry.path for history in below for state in history.states]
-    if any(place != path and is_below(place, path) for place in places):
+    if not recursive and await was_directory(volume, path):
         return IsDirectoryError(
             "a directory was at the path; undeleting one has to be asked for",
             path=path,
@@ -224,47 +245,3 @@ async def _trashed(volume: Volume, path: str, since_ms: int | None) -> TrashItem
     except PathNotFoundError:
         return None
     return item if since_ms is None or item.when_ms >= since_ms else None
-
-
-@dataclass(frozen=True, slots=True)
-class _DeletedFile:
-    entry: Entry
-    when_ms: int
-    """When it was deleted."""
-    is_pending: bool = False
-    """Whether only the table shows that the deletion took effect: its client has died."""
-
-
-async def _deleted_below(volume: Volume, path: str, since_ms: int | None) -> list[_DeletedFile]:
-    """Of each path below a directory, the file that was deleted there last."""
-    histories = await histories_at(volume, path, below=True)
-    access = volume.store.access
-
-    def may_see(entry: Entry) -> bool:
-        # The modes of the directories that are gone are not known.
-        return not access.is_enforced or access.of(entry).is_owner(access.identity)
-
-    def newest() -> list[_DeletedFile]:
-        found: dict[str, _DeletedFile] = {}
-        for deleted in filter(None, map(_deleted, histories)):
-            place = deleted.entry.path
-            if not is_below(place, path) or (since_ms is not None and deleted.when_ms < since_ms):
-                continue
-            if not may_see(deleted.entry):
-                continue
-            if place not in found or found[place].when_ms < deleted.when_ms:
-                found[place] = deleted
-        return [found[place] for place in sorted(found)]
-
-    return await anyio.to_thread.run_sync(newest)
-
-
-def _deleted(history: ObjectHistory) -> _DeletedFile | None:
-    """The file of a history, if its last operation is a deletion."""
-    last = history.states[-1] if history.states else None
-    if last is None or last.entry.is_dir or last.entry.is_reservation:
-        return None
-    if last.ended is not None:
-        return _DeletedFile(last.entry, last.ended.time_ms) if last.end == "delete" else None
-    pending = [each.time_ms for each in history.pending if each.after is None]
-    return _DeletedFile(last.entry, max(pending), is_pending=True) if pending else None

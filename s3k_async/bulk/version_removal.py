@@ -8,9 +8,10 @@ data again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import anyio.to_thread
@@ -50,6 +51,8 @@ FILES: Final = 16
 """Files whose data is looked up at the same time,"""
 LOOKS: Final = 4
 """and data objects of each."""
+WINDOW: Final = 1000
+"""Files whose log records are in memory."""
 NOW: Final = Ages(grace=0.0)
 """No delay for open readers: permanent removal does not wait for them."""
 
@@ -138,38 +141,33 @@ async def remove_versions(
     reader = log_of(volume, path)
     await volume.log.drained()
     position = await position_of(reader)
-    with closing(SortedLog()) as log:
+    seen = MarkedState(position.segments, position.checkpoints, lost=0)
+    audit = AuditTrail(volume.log_blobs, volume.store.runtime.uuid())
+    sweeper = Sweeper(place, volume.store.runtime, NOW, audit, seen, record, now_ms)
+    with closing(SortedLog()) as log, closing(sweeper):
         await log.read(reader, volume.store.keys, operation="delete")
         log.require_readable()
         wanted = _Wanted(path, below, await place_of(volume, path), frozenset(directories))
-        files = await anyio.to_thread.run_sync(_deleted_files, log, wanted)
-    undecided = [file.last.path for file in files if file.is_undecided]
-    files = [file for file in files if not file.is_undecided]
-    access = FormerAccess(volume)
-    for file in files:
-        if not await access.may_see(file.last):
-            volume.store.access.require_owner(file.last, "remove its versions")
-        await volume.store.access.permit_removal(file.last)
-    found = await gather(lambda each: _verdicts(volume, place, each, now_ms), files, limit=FILES)
-    verdicts = [verdict for some in found for verdict in some]
-    failures: list[Failure] = [(each, _undecided(each)) for each in undecided]
-    if verdicts:
-        seen = MarkedState(position.segments, position.checkpoints, lost=0)
-        audit = AuditTrail(volume.log_blobs, volume.store.runtime.uuid())
-        sweeper = Sweeper(place, volume.store.runtime, NOW, audit, seen, record, now_ms)
-        with closing(sweeper):
+        removal = _Removal(volume, place, log, wanted)
+        await removal.require_permitted()
+        files, size, failures = 0, 0, list[Failure]()
+        async for some in removal.windows():
+            failures += [(each.last.path, _undecided(each)) for each in some if each.is_undecided]
+            found = await removal.verdicts(some, now_ms)
+            verdicts = [verdict for each in found for verdict in each]
             for start in range(0, len(verdicts), BATCH):
                 await sweeper.sweep(verdicts[start : start + BATCH])
-        failures += sweeper.swept.failures
-        for reason, kept in sweeper.swept.kept.items():
-            busy = f"{kept.objects} objects are in use by other clients ({reason}): left to s3k gc"
-            failures.append((path, BusyError(busy, path=path)))
+            files += sum(map(bool, found))
+            size += sum(verdict.blob.size for verdict in verdicts)
+    failures += sweeper.swept.failures
+    for reason, kept in sweeper.swept.kept.items():
+        busy = f"{kept.objects} objects are in use by other clients ({reason}): left to s3k gc"
+        failures.append((path, BusyError(busy, path=path)))
     if failures:
         raise PartialFailureError(
             "not all data could be deleted; s3k gc deletes the rest", path=path, failures=failures
         )
-    size = sum(verdict.blob.size for verdict in verdicts)
-    return ChangeResult(sum(map(bool, found)), 0, size)
+    return ChangeResult(files, 0, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +194,61 @@ class _Wanted:
         return log.objects_with(self.path if self.below else "/" + self.path.rpartition("/")[2])
 
 
-def _deleted_files(log: SortedLog, wanted: _Wanted) -> list[_RemovableFile]:
-    """The files that were at, or below, a path, and whose last operation is a deletion. A file
-    that was moved away is another one's concern."""
-    found = []
-    for records in wanted.histories(log):
-        history = history_of(records)
-        is_undecided = any(each.after is None for each in history.pending)
-        if not (history.is_deleted or is_undecided) or not history.states:
-            continue
-        last = history.states[-1].entry
-        if wanted.includes(last) and not last.is_dir:
-            found.append(_RemovableFile(last, tuple(records), bool(history.pending)))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """The deleted files whose data is to be removed, of which a window is in memory."""
+
+    volume: Volume
+    place: CollectedData
+    log: SortedLog
+    wanted: _Wanted
+
+    async def require_permitted(self) -> None:
+        """Raise PermissionDeniedError unless all may be removed."""
+        access = self.volume.store.access
+        if not access.is_enforced:
+            return
+        former = FormerAccess(self.volume)
+        async for some in self.windows():
+            for file in some:
+                if file.is_undecided:
+                    continue
+                if not await former.may_see(file.last):
+                    access.require_owner(file.last, "remove its versions")
+                await access.permit_removal(file.last)
+
+    async def windows(self) -> AsyncGenerator[list[_RemovableFile], None]:
+        """The files, some at a time."""
+        files = self._files()
+        while some := await anyio.to_thread.run_sync(lambda: list(islice(files, WINDOW))):
+            yield some
+
+    async def verdicts(self, files: Sequence[_RemovableFile], now_ms: int) -> list[list[Verdict]]:
+        """The verdicts of the rules of garbage collection on the existing data of each file whose
+        outcome is known."""
+        known = [file for file in files if not file.is_undecided]
+        return await gather(
+            lambda each: _verdicts(self.volume, self.place, each, now_ms), known, limit=FILES
+        )
+
+    def _files(self) -> Iterator[_RemovableFile]:
+        """The files that were at, or below, a path, and whose last operation is a deletion. A file
+        that was moved away is another one's concern."""
+        for records in self.wanted.histories(self.log):
+            history = history_of(records)
+            is_undecided = any(each.after is None for each in history.pending)
+            if not (history.is_deleted or is_undecided) or not history.states:
+                continue
+            last = history.states[-1].entry
+            if self.wanted.includes(last) and not last.is_dir:
+                yield _RemovableFile(last, tuple(records), bool(history.pending))
 
 
-def _undecided(path: str) -> BusyError:
+def _undecided(file: _RemovableFile) -> BusyError:
     return BusyError(
         "its deletion is pending in the log, since a client was interrupted: s3k fsck repair "
         "completes it, then repeat the call",
-        path=path,
+        path=file.last.path,
     )
 
 

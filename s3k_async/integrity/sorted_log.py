@@ -85,11 +85,7 @@ class SortedLog:
         return self._with(b'"is_dir":true')
 
     def _with(self, text: bytes) -> Iterator[list[LogRecord]]:
-        found = self.sorter.database.execute(
-            "SELECT DISTINCT object FROM records WHERE instr(line, ?)", (text,)
-        ).fetchall()
-        for (object_id,) in found:
-            yield self.sorter.of(object_id)
+        return self.sorter.objects_with(text)
 
     def _note(self, findings: Sequence[Finding], records: list[LogRecord]) -> None:
         """Add the records among findings to a list, and count them; add damage to `damaged`."""

@@ -52,8 +52,20 @@ class ExternalSort(SpillDatabase):
 
     def objects(self) -> Iterator[list[LogRecord]]:
         """The records of each object, in the order of the ids."""
+        return self._objects("")
+
+    def objects_with(self, text: bytes) -> Iterator[list[LogRecord]]:
+        """As `objects`, of those with a record whose line contains a text."""
+        return self._objects(
+            "WHERE object IN (SELECT object FROM records WHERE instr(line, ?))", text
+        )
+
+    def _objects(self, which: str, *values: bytes) -> Iterator[list[LogRecord]]:
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute("SELECT object, state, key, line FROM records ORDER BY object")
+        rows = self.database.execute(
+            f"SELECT object, state, key, line FROM records {which} ORDER BY object",  # noqa: S608
+            values,
+        )
         for _, some in groupby(rows, key=lambda row: row[0]):
             yield [
                 LogRecord(operation_from(line, key), cast("LogState", state), key)

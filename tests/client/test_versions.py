@@ -224,6 +224,19 @@ async def test_a_deleted_directory_file_by_file(place: Place) -> None:
     await place.check()
 
 
+async def test_of_several_deleted_files_at_a_path_the_last_comes_back(place: Place) -> None:
+    fs = place.fs
+    paths = [f"/d/{number}" for number in range(8)]
+    for data in (b"first", b"second"):
+        for path in paths:
+            await fs.write(path, data)
+            await fs.delete(path)
+        place.tick()
+    assert await fs.undelete("/d", recursive=True) == ChangeResult(8, 0, 48)
+    assert await place.contents() == dict.fromkeys(paths, b"second")
+    await place.check()
+
+
 async def test_a_file_below_a_directory_in_the_trash() -> None:
     async with a_place("tree") as place:
         fs = place.fs

@@ -126,6 +126,27 @@ DIRECTORY_RACES = (
 
 DEFECTS: tuple[Defect, ...] = (
     Defect(
+        "all deleted files in memory for an undeletion",
+        "bulk/undeletion.py",
+        "        for each in deleted.files():",
+        "        for each in list(deleted.files()):",
+        "tests/client/test_version_memory.py::test_undeletion",
+    ),
+    Defect(
+        "all deleted files in memory for a permanent removal",
+        "bulk/version_removal.py",
+        "list(islice(files, WINDOW))",
+        "list(files)",
+        "tests/client/test_version_memory.py::test_permanent_removal",
+    ),
+    Defect(
+        "an undeletion of the file that was deleted first",
+        "bulk/deleted_files.py",
+        "WHERE excluded.time > deleted.time",
+        "WHERE excluded.time < deleted.time",
+        "tests/client/test_versions.py::test_of_several_deleted_files_at_a_path_the_last_comes_back",
+    ),
+    Defect(
         "an object for each empty file of a tree",
         "storage/physical.py",
         "        if self.extents and not memoryview(data).nbytes:",
@@ -3749,8 +3770,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "versions: a permanent removal that is silent about what it left",
         "bulk/version_removal.py",
-        "    failures: list[Failure] = [(each, _undecided(each)) for each in undecided]",
-        "    failures: list[Failure] = []",
+        "_undecided(each)) for each in some if each.is_undecided]",
+        "_undecided(each)) for each in some if False]",
         f"{PERMANENT_REMOVAL}::test_an_undecided_deletion_is_not_completed",
     ),
     Defect(
