@@ -15,7 +15,7 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.transfers import Transfer, finish, need_distinct, transfer_each
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
-from s3k_async.errors import CrossVolumeError
+from s3k_async.errors import CrossVolumeError, PathNotFoundError
 from s3k_async.model import ChangeResult
 
 if TYPE_CHECKING:
@@ -49,7 +49,12 @@ def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
-        for each in await client.versions(address.path):
+        found = await client.versions(address.path)
+        if not found:
+            raise PathNotFoundError(
+                "no file is or was at the path, as far as the operation log goes back", path=path
+            )
+        for each in found:
             if invocation.json:
                 invocation.output.json(_version_fields(each))
             else:
