@@ -43,7 +43,7 @@ def test_versions_are_listed(cli: Cli) -> None:
         False
     }
     assert all(line.endswith("  no data") for line in cli.ok("versions", "/d/f").lines)
-    assert "no file is or was at the path" in cli.fails(1, "versions", "/missing").errors
+    assert "no file is or was at the path" in cli.fails(3, "versions", "/missing").errors
     assert "-r brings a directory back" not in cli.fails(1, "versions", "/d").errors
 
 
