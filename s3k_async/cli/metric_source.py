@@ -22,6 +22,7 @@ from s3k_async.errors import (
     InvalidArgumentError,
     PathNotFoundError,
     PermissionDeniedError,
+    RequestTimeoutError,
     ResponseLostError,
     S3kError,
     ServiceError,
@@ -77,6 +78,11 @@ class MetricSource:
         except (ResponseLostError, UnreachableError) as error:
             raise UnreachableError(
                 f"{error.message}; does the service run, and is this the address of its metrics?",
+                path=self.address,
+            ) from error
+        except RequestTimeoutError as error:
+            raise RequestTimeoutError(
+                f"{error.message}; --read-timeout is {settings.read_timeout:g} seconds",
                 path=self.address,
             ) from error
         if status != 200:

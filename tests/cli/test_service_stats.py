@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import anyio
@@ -189,6 +189,20 @@ def test_the_metrics_of_one_volume(cli: Cli, service: Service) -> None:
     assert cli.ok("stats", service.url, "--volume", "c").out.endswith("no calls\n")
 
 
+def test_a_service_that_does_not_answer(cli: Cli, service: Service) -> None:
+    ended = Event()
+
+    def wait(_: int) -> None:
+        ended.wait()
+
+    service.before = wait
+    try:
+        done = cli.fails(8, "stats", service.url, "--read-timeout", "0.05")
+    finally:
+        ended.set()
+    assert "no answer within the time allowed; --read-timeout is 0.05 seconds" in done.errors
+
+
 def test_names_are_shown_as_they_are(cli: Cli, service: Service) -> None:
     for name in ('quo"te', "back\\slash\\n", "line\nfeed", "a,b={}", ""):
         service.metrics.event(name, "conflict")
@@ -199,17 +213,17 @@ def test_names_are_shown_as_they_are(cli: Cli, service: Service) -> None:
 
 def test_differences_and_a_restart(cli: Cli, service: Service) -> None:
     def before(scrape: int) -> None:
-        if scrape == 4:
+        if scrape == 5:
             service.restart()
         if scrape != 2:
             service.work()
 
     service.before = before
-    first, *later = documents(cli, service.url, "--interval", "0.01", "--count", "3")
-    assert len(later) == 3
+    first, *later = documents(cli, service.url, "--interval", "0.01", "--count", "4")
+    assert len(later) == 4
     assert of(first, verb="write")["count"] == 2
     assert len(later[0]) == 1
-    for found, restarted in zip(later, (False, False, True), strict=True):
+    for found, restarted in zip(later, (False, False, False, True), strict=True):
         assert found[0]["restarted"] is restarted
         assert found[0]["seconds"] > 0
     for found in later[1:]:
