@@ -162,8 +162,8 @@ class TotalsSnapshot:
         process was started again."""
         if tuple(self.bounds) != tuple(earlier.bounds):
             return any((earlier.verbs, earlier.requests, earlier.queues, earlier.events))
-        counts = dict(self._counts())
-        return any(counts.get(key, 0) < number for key, number in earlier._counts())
+        counts = dict(_counts(self))
+        return any(counts.get(key, 0) < number for key, number in _counts(earlier))
 
     def since(self, earlier: TotalsSnapshot) -> TotalsSnapshot:
         """What was counted after an earlier snapshot of the same process, without the partitions,
@@ -180,23 +180,6 @@ class TotalsSnapshot:
             {key: each.since(earlier.queues.get(key, none)) for key, each in self.queues.items()},
             {key: number - earlier.events.get(key, 0) for key, number in self.events.items()},
         )
-
-    def _counts(self) -> Iterator[tuple[tuple[object, ...], int]]:
-        """Each count that only grows, by a key of its own."""
-        histograms = (
-            *(("verb", key, each) for key, each in self.verbs.items()),
-            *(("request", key, each.latency) for key, each in self.requests.items()),
-            *(("queue", key, each) for key, each in self.queues.items()),
-        )
-        for kind, key, histogram in histograms:
-            for position, number in enumerate(histogram.buckets):
-                yield (kind, key, position), number
-        for key, each in self.requests.items():
-            numbers = (each.retries, each.throttles, each.sent, each.received)
-            for position, number in enumerate(numbers):
-                yield ("total", key, position), number
-        for key, number in self.events.items():
-            yield ("event", key), number
 
 
 class MetricTotals:
@@ -267,3 +250,21 @@ class MetricTotals:
         if mine is None:
             mine = self._threads[get_ident()] = TotalsSnapshot(self._bounds)
         return mine
+
+
+def _counts(totals: TotalsSnapshot) -> Iterator[tuple[tuple[object, ...], int]]:
+    """Each count that only grows, by a key of its own."""
+    histograms = (
+        *(("verb", key, each) for key, each in totals.verbs.items()),
+        *(("request", key, each.latency) for key, each in totals.requests.items()),
+        *(("queue", key, each) for key, each in totals.queues.items()),
+    )
+    for kind, key, histogram in histograms:
+        for position, number in enumerate(histogram.buckets):
+            yield (kind, key, position), number
+    for key, each in totals.requests.items():
+        numbers = (each.retries, each.throttles, each.sent, each.received)
+        for position, number in enumerate(numbers):
+            yield ("total", key, position), number
+    for key, number in totals.events.items():
+        yield ("event", key), number

@@ -106,7 +106,9 @@ _HEADINGS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "event": ("events", ()),
 }
 """Heading of a table by kind, and its columns beside count, rate and latency."""
-_WIDTHS: Final = {"count": 10, "errors": 9, "per s": 9, "sent": 6, "recv": 6}
+_WIDTHS: Final = {"count": 14, "errors": 11, "per s": 9, "sent": 6, "recv": 6}
+_COUNT_WITH_RATE: Final = 10
+"""Width of a count beside a rate: that of an interval, which is smaller."""
 
 
 def lines(rows: Sequence[MetricRow], seconds: float | None) -> Iterator[str]:
@@ -132,7 +134,8 @@ def _columns(kind: str, more: Sequence[str], seconds: float | None) -> list[str]
 
 
 def _line(name: str, cells: Mapping[str, str]) -> str:
-    shown = (cell.rjust(_WIDTHS.get(column, 7)) for column, cell in cells.items())
+    widths = _WIDTHS | ({"count": _COUNT_WITH_RATE} if "per s" in cells else {})
+    shown = (cell.rjust(widths.get(column, 7)) for column, cell in cells.items())
     return f"{name:{_NAME}}{''.join(shown)}"
 
 
