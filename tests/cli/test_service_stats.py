@@ -6,6 +6,8 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -321,6 +323,22 @@ def test_saved_metrics(cli: Cli, service: Service) -> None:
     assert "incomplete" in cli.fails(2, "stats", "-", stdin=saved[:-200]).errors
     Path("large.txt").write_bytes(b"#" * (LONGEST + 1))
     assert "more than 16,777,216 bytes" in cli.fails(2, "stats", "large.txt").errors
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+sys.modules["prometheus_client"] = None
+from s3k_async.cli import main
+sys.exit(main(["stats", "-"]))
+"""
+
+
+def test_the_extra_is_not_needed(service: Service) -> None:
+    service.metrics.event("v", "conflict")
+    command = [sys.executable, "-c", WITHOUT_THE_EXTRA]
+    saved = generate_latest(service.registry)
+    done = subprocess.run(command, input=saved, capture_output=True, check=True)
+    assert b"conflict" in done.stdout
 
 
 def test_certificates_and_proxies_are_those_of_the_settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 import click
@@ -19,6 +20,10 @@ from s3k_async.errors import InvalidArgumentError, S3kError
 from s3k_async.settings import local_service
 
 __all__ = ["stats"]
+
+
+_NAMED: Final = 5
+"""Most volumes in an error."""
 
 
 @click.command(cls=VolumeCommand)
@@ -107,9 +112,9 @@ class _View:
 
     def _need_volume(self, totals: TotalsSnapshot) -> None:
         """Raise InvalidArgumentError if there are other volumes than the wanted one."""
-        volumes = {row.volume for row in rows_of(totals, None)}
+        volumes = {row.volume for row in rows_of(totals, None) if row.volume}
         if self.volume is not None and volumes and self.volume not in volumes:
-            names = ", ".join(sorted(filter(None, volumes))[:5])
+            names = ", ".join(sorted(volumes)[:_NAMED])
             raise InvalidArgumentError(
                 f"there are no metrics of the volume {self.volume!r}, but of: {names}",
                 path=self.source.address,
