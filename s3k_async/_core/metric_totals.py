@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, TypeAlias
@@ -64,6 +64,13 @@ class Histogram:
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
         self.sum += other.sum
 
+    def since(self, earlier: Histogram) -> Histogram:
+        """The observations after an earlier state of this histogram."""
+        added = Histogram(self.bounds)
+        added.buckets = [a - b for a, b in zip(self.buckets, earlier.buckets, strict=True)]
+        added.sum = self.sum - earlier.sum
+        return added
+
     def quantile(self, share: float) -> float:
         """The upper bound of the bucket that contains the quantile; 0 without observations. The
         last bound for what exceeds it."""
@@ -100,6 +107,16 @@ class RequestTotals:
         self.throttles += other.throttles
         self.sent += other.sent
         self.received += other.received
+
+    def since(self, earlier: RequestTotals) -> RequestTotals:
+        """The requests after an earlier state of these totals."""
+        return RequestTotals(
+            self.latency.since(earlier.latency),
+            self.retries - earlier.retries,
+            self.throttles - earlier.throttles,
+            self.sent - earlier.sent,
+            self.received - earlier.received,
+        )
 
 
 @dataclass(slots=True)
@@ -139,6 +156,30 @@ class TotalsSnapshot:
             self.events[event] = self.events.get(event, 0) + number
         for partition, number in list(other.partitions.items()):
             self.add_partition(partition, number)
+
+    def is_reset(self, earlier: TotalsSnapshot) -> bool:
+        """Whether a count is lower than in an earlier snapshot, or its buckets are others: the
+        process was started again."""
+        if tuple(self.bounds) != tuple(earlier.bounds):
+            return any((earlier.verbs, earlier.requests, earlier.queues, earlier.events))
+        counts = dict(_counts(self))
+        return any(counts.get(key, 0) < number for key, number in _counts(earlier))
+
+    def since(self, earlier: TotalsSnapshot) -> TotalsSnapshot:
+        """What was counted after an earlier snapshot of the same process, without the partitions,
+        whose counts are approximate."""
+        none = Histogram(self.bounds)
+        no_requests = RequestTotals(none)
+        return TotalsSnapshot(
+            self.bounds,
+            {key: each.since(earlier.verbs.get(key, none)) for key, each in self.verbs.items()},
+            {
+                key: each.since(earlier.requests.get(key, no_requests))
+                for key, each in self.requests.items()
+            },
+            {key: each.since(earlier.queues.get(key, none)) for key, each in self.queues.items()},
+            {key: number - earlier.events.get(key, 0) for key, number in self.events.items()},
+        )
 
 
 class MetricTotals:
@@ -209,3 +250,21 @@ class MetricTotals:
         if mine is None:
             mine = self._threads[get_ident()] = TotalsSnapshot(self._bounds)
         return mine
+
+
+def _counts(totals: TotalsSnapshot) -> Iterator[tuple[tuple[object, ...], int]]:
+    """Each count that only grows, by a key of its own."""
+    histograms = (
+        *(("verb", key, each) for key, each in totals.verbs.items()),
+        *(("request", key, each.latency) for key, each in totals.requests.items()),
+        *(("queue", key, each) for key, each in totals.queues.items()),
+    )
+    for kind, key, histogram in histograms:
+        for position, number in enumerate(histogram.buckets):
+            yield (kind, key, position), number
+    for key, each in totals.requests.items():
+        numbers = (each.retries, each.throttles, each.sent, each.received)
+        for position, number in enumerate(numbers):
+            yield ("total", key, position), number
+    for key, number in totals.events.items():
+        yield ("event", key), number

@@ -87,6 +87,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "fsck restore": ("s3k fsck restore ./lost",),
     "verify": ("s3k verify /raw /logs", "s3k verify -f paths.txt --threads 32"),
     "gc": ("s3k gc ./vol", "s3k gc ./vol --yes"),
+    "stats": (
+        "s3k stats http://localhost:8000/metrics --interval 5",
+        "s3k stats saved-metrics.txt --json",
+    ),
     "alerts drain": ('s3k alerts drain "sqs:$QUEUE"',),
     "alerts purge": ('s3k alerts purge "sqs:$QUEUE" --yes',),
     "oplog compact": ("s3k oplog compact ./vol --yes",),

@@ -21,7 +21,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.output import plural
 from s3k_async.model import CacheStatistics
 
-__all__ = ["Statistics"]
+__all__ = ["PARTS", "Statistics", "milliseconds"]
 
 FINE_BOUNDS: Final = tuple(0.0001 * 1.1**step for step in range(160))
 """Upper bounds of latencies, seconds, from 0.1 ms to 6 minutes: percentiles are up to a tenth too
@@ -71,7 +71,7 @@ def _tell(
             "throttled": _throttled(totals),
             "partitions": dict(_partitions(totals)),
             "latency": [
-                {"part": part, "operation": operation, **_milliseconds(histogram)}
+                {"part": part, "operation": operation, **milliseconds(histogram)}
                 for (part, operation), histogram in latency.items()
             ],
         }
@@ -109,13 +109,14 @@ def _order(row: tuple[tuple[str, str, str, str], RequestTotals]) -> tuple[int, s
     return PARTS.index(part), operation
 
 
-def _milliseconds(histogram: Histogram) -> dict[str, float]:
+def milliseconds(histogram: Histogram) -> dict[str, float]:
+    """Percentiles of a latency: `p50`, `p95` and `p99`."""
     return {name: round(histogram.quantile(share) * 1000, 1) for name, share in _QUANTILES.items()}
 
 
 def _latency_lines(latency: dict[tuple[str, str], Histogram]) -> Iterator[str]:
     for (part, operation), histogram in latency.items():
-        texts = [f"{name} {value:g}" for name, value in _milliseconds(histogram).items()]
+        texts = [f"{name} {value:g}" for name, value in milliseconds(histogram).items()]
         yield f"  latency, ms: {part} {operation} {', '.join(texts)}"
 
 

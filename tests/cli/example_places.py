@@ -19,6 +19,7 @@ ELSEWHERE = {
     "oplog retire": "tests/cli/test_moving.py",
     "presign": "tests/cli/test_presign.py",
     "set-capacity": "tests/cli/test_capacity.py",
+    "stats": "tests/cli/test_service_stats.py",
     **{
         each: "tests/spark/test_command_examples.py"
         for each in EXAMPLES

@@ -111,6 +111,7 @@ def test_volumes_and_local_files(complete: Completer, filled: str) -> None:
     assert complete("s3k ls s3k") == ["s3k://analytics/"]
     assert complete("s3k put ./vo") == ["./vol:/", "./volumes/", "<file>"]
     assert complete("s3k load ") == ["<file>"]
+    assert complete("s3k stats ") == ["<file>"]
     assert complete("s3k dump -o ") == ["<file>"]
     assert complete("s3k fsck verify --resume ") == ["<dir>"]
 

@@ -108,6 +108,8 @@ ALERT_COMMANDS = "tests/cli/test_alerts.py"
 CAPACITY = "tests/backends/test_capacity_limit.py"
 UNIT_LIMITS = "tests/spark/test_unit_limits.py"
 INFO = "tests/cli/test_info.py"
+SERVICE_STATS = "tests/cli/test_service_stats.py"
+EXPOSITION = "tests/observation/test_prometheus_exposition.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
 TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
@@ -4320,5 +4322,61 @@ DEFECTS: tuple[Defect, ...] = (
         ") + named\n",
         ")\n",
         f"{S3_VERSIONS}::test_a_version_is_read_after_it_was_replaced_and_deleted",
+    ),
+    Defect(
+        "service stats: an escape in a label stays one",
+        "adapters/prometheus_exposition.py",
+        'lambda found: "\\n" if found[1] == "n" else found[1]',
+        "lambda found: found[0]",
+        f"{EXPOSITION}::test_totals_are_read_back",
+    ),
+    Defect(
+        "service stats: cumulative buckets are counts",
+        "adapters/prometheus_exposition.py",
+        "[b - a for a, b in zip(",
+        "[b for _, b in zip(",
+        f"{EXPOSITION}::test_totals_are_read_back",
+    ),
+    Defect(
+        "service stats: OpenMetrics need no end",
+        "adapters/prometheus_exposition.py",
+        "    if samples.is_openmetrics and not _END.search(text):\n",
+        "    if False:\n",
+        f"{EXPOSITION}::test_an_exposition_that_ends_early_is_refused",
+    ),
+    Defect(
+        "service stats: the samples of two processes are mixed",
+        "adapters/prometheus_exposition.py",
+        "        if (family + suffix, key) in self._values:\n",
+        "        if False:\n",
+        f"{EXPOSITION}::test_malformed_metrics_are_refused",
+    ),
+    Defect(
+        "service stats: a restart is not noticed",
+        "cli/commands/service_stats.py",
+        "        restarted = after.totals.is_reset(before.totals)\n",
+        "        restarted = False\n",
+        f"{SERVICE_STATS}::test_differences_and_a_restart",
+    ),
+    Defect(
+        "service stats: a difference begins with the process",
+        "cli/commands/service_stats.py",
+        "            before = await self._difference(",
+        "            await self._difference(",
+        f"{SERVICE_STATS}::test_differences_and_a_restart",
+    ),
+    Defect(
+        "service stats: a scrape that fails ends the command",
+        "cli/commands/service_stats.py",
+        "            if is_last:\n",
+        "            if True:\n",
+        f"{SERVICE_STATS}::test_a_scrape_that_fails_between_others_is_reported",
+    ),
+    Defect(
+        "service stats: this machine is asked through a proxy",
+        "cli/metric_source.py",
+        "    if _is_loopback(host):\n",
+        "    if False:\n",
+        f"{SERVICE_STATS}::test_certificates_and_proxies_are_those_of_the_settings",
     ),
 )
