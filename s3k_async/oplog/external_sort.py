@@ -4,18 +4,24 @@ memory."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import cast
+from itertools import groupby, islice
+from typing import Final, TypeAlias
 
 from s3k_async._core.spill_database import SpillDatabase
 from s3k_async.oplog.entries import LogRecord, LogState, operation_from, operation_line
 
-__all__ = ["ExternalSort"]
+__all__ = ["ExternalSort", "SortedLine", "records_in"]
+
+SortedLine: TypeAlias = tuple[str, LogState, str, bytes]
+"""A record that is not decoded: object id, state, key of its log object, and line."""
 
 _SCHEMA = (
     "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
     "NOT NULL)"
 )
+
+
+_LINES: Final = "SELECT object, state, key, line FROM records"
 
 
 class ExternalSort(SpillDatabase):
@@ -52,24 +58,42 @@ class ExternalSort(SpillDatabase):
 
     def objects(self) -> Iterator[list[LogRecord]]:
         """The records of each object, in the order of the ids."""
-        self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute("SELECT object, state, key, line FROM records ORDER BY object")
-        for _, some in groupby(rows, key=lambda row: row[0]):
-            yield [
-                LogRecord(operation_from(line, key), cast("LogState", state), key)
-                for _, state, key, line in some
-            ]
+        for _, lines in groupby(self._sorted(), key=lambda line: line[0]):
+            yield records_in(lines)
+
+    def batches(self, size: int) -> Iterator[list[SortedLine]]:
+        """The records in the order of the ids, in lists of about `size`, each of which has all
+        records of its objects."""
+        found: list[SortedLine] = []
+        lines = self._sorted()
+        while some := list(islice(lines, size)):
+            found += some
+            cut = len(found)
+            # The next list may go on with the last object.
+            while cut and found[cut - 1][0] == found[-1][0]:
+                cut -= 1
+            if cut:
+                yield found[:cut]
+                del found[:cut]
+        if found:
+            yield found
 
     def of(self, object_id: str) -> list[LogRecord]:
         """The records of one object."""
+        self._index()
+        return records_in(self.database.execute(f"{_LINES} WHERE object = ?", (object_id,)))
+
+    def _sorted(self) -> Iterator[SortedLine]:
+        self._index()
+        return self.database.execute(f"{_LINES} ORDER BY object")
+
+    def _index(self) -> None:
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute(
-            "SELECT state, key, line FROM records WHERE object = ?", (object_id,)
-        )
-        return [
-            LogRecord(operation_from(line, key), cast("LogState", state), key)
-            for state, key, line in rows
-        ]
+
+
+def records_in(lines: Iterable[SortedLine]) -> list[LogRecord]:
+    """The records in lines."""
+    return [LogRecord(operation_from(line, key), state, key) for _, state, key, line in lines]
 
 
 def _object_in(line: bytes) -> str:

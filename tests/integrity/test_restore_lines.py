@@ -7,21 +7,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from s3k_async import _native
-from s3k_async.integrity import restore_rules
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, Operation, operation_line, segment_key
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit, seal_segment
-from tests.integrity.restore_ground import Ground, new_ground
+from tests.integrity.restore_ground import Ground, by_the_rules, new_ground
 
 PATHS = ("/a", "/d/a", '/d/é"\\')
 FORMS: Final[dict[str, Callable[[bytes], bytes]]] = {
@@ -148,10 +145,7 @@ async def both(
         else:
             await ground.commit(log.operation(change))
     found = await ground.restored(path), ground.items
-    with (
-        patch.object(_native, "record_facts", lambda *_: None),
-        patch.object(restore_rules, "plain_decision", lambda *_: None),
-    ):
+    with by_the_rules():
         decoded = await ground.restored(path), ground.items
     assert seen(*found[0]) == seen(*decoded[0])
     assert found[1] == decoded[1]

@@ -120,8 +120,7 @@ class PathPlan(TreePlan):
     def _make_parents(self) -> None:
         """Create the missing directories, or refuse claims below a file."""
         missing = (
-            "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS "
-            "ctime FROM claims"
+            "SELECT parent, min(ctime) FROM (SELECT parent, ctime FROM claims"
             " UNION ALL SELECT parent, ctime FROM files)"
             " AS child WHERE parent <> '/' AND ctime IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM claims WHERE place = child.parent AND isdir)"

@@ -66,7 +66,7 @@ WHERE rule = 'delete_undone' AND parent IN (SELECT directory FROM removed) {_WIT
 """Entries that were being removed from a removed directory."""
 _MISSING: Final = f"""
 SELECT parent, min(ctime) FROM (
-    SELECT parent, json_extract(entry, '$.ctime') AS ctime FROM claims
+    SELECT parent, ctime FROM claims
     UNION ALL SELECT parent, ctime FROM files WHERE ctime IS NOT NULL
 ) AS child
 WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY.replace("claims.parent", "child.parent")}
