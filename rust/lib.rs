@@ -38,7 +38,7 @@ mod _native {
     #[pymodule_export]
     use crate::clean_objects::{lonely_children, undecided_facts, unnamed_blobs};
     #[pymodule_export]
-    use crate::committed_claims::committed_claims;
+    use crate::committed_claims::{committed_claims, committed_facts};
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]

@@ -41,6 +41,7 @@ __all__ = [
     "ancestors",
     "blob_facts",
     "committed_claims",
+    "committed_facts",
     "crc32",
     "decode_batch",
     "decode_copied",
@@ -738,6 +739,38 @@ def committed_claims(
     `sizes`: of data objects, by key. A claim is object id, entry key, directory key, depth in
     layout `path`, whether it is a directory, bytes of a file, ctime, the entry as in the log, and
     its version.
+    """
+
+def committed_facts(
+    records: Sequence[bytes],
+    blobs: Sequence[bytes],
+    present: AbstractSet[str],
+    within: str,
+    volume: str | None,
+    count: int,
+) -> (
+    tuple[
+        tuple[
+            list[str],
+            list[str],
+            list[str],
+            list[str],
+            list[bool],
+            list[int],
+            list[int],
+            list[str],
+            list[int],
+        ],
+        bytes,
+    ]
+    | None
+):
+    """As `committed_claims`, of the lines of one part of the shuffle: the claims in columns, and
+    the lines of the records that are left to the rules. None if the object of a record is not
+    known, so that nothing is decided.
+
+    The columns are object ids, entry keys, paths, directory keys, whether they are directories,
+    bytes, ctimes, the entries as in the log, and their versions.
     """
 
 def unnamed_blobs(named: Sequence[bytes], blobs: Sequence[bytes]) -> tuple[bytes, int, int]:

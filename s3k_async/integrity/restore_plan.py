@@ -16,6 +16,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count, groupby, islice
 from typing import ClassVar, Final, TypeAlias
@@ -137,6 +138,16 @@ class TreePlan(ABC):
     def leaves_out(state: Entry, path: str) -> bool:
         """Whether an object with this state, which is certain, can be left out, unless it is looked
         for. `path`: entries at and below it are restored."""
+
+    @staticmethod
+    @abstractmethod
+    def kept_names(path: str) -> frozenset[str]:
+        """The names of files that cannot be left out; `path` as of `leaves_out`."""
+
+    @staticmethod
+    @abstractmethod
+    def looks_above(directory_keys: AbstractSet[str]) -> set[str]:
+        """What the plan looks for because of plain claims in these directories."""
 
     @staticmethod
     @abstractmethod

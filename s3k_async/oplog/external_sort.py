@@ -4,7 +4,7 @@ memory."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from typing import Final, TypeAlias
 
 from s3k_async._core.spill_database import SpillDatabase
@@ -68,11 +68,9 @@ class ExternalSort(SpillDatabase):
         lines = self._sorted()
         while some := list(islice(lines, size)):
             found += some
-            cut = len(found)
-            # The next list may go on with the last object.
-            while cut and found[cut - 1][0] == found[-1][0]:
-                cut -= 1
-            if cut:
+            if found[0][0] != found[-1][0]:
+                # The next lines may be of the last object, too.
+                cut = next(at for at in count(-1, -1) if found[at - 1][0] != found[-1][0])
                 yield found[:cut]
                 del found[:cut]
         if found:

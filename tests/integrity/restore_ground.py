@@ -172,6 +172,11 @@ class Ground:
         made = [entry for batch in plan.tree.made_parents() for entry in batch]
         assert len(made) == plan.report.counts["parent_made"]
         plan.close()
+        files = [entry for entry in entries if entry.committed]
+        assert plan.report.files == len(files)
+        assert plan.report.bytes == sum(entry.size for entry in files)
+        assert plan.report.directories == sum(entry.is_dir for entry in entries)
+        assert plan.report.restored == len(entries)
         paths = [entry.path for entry in entries]
         assert len(set(paths)) == len(paths)
         for place, one in enumerate(paths):
