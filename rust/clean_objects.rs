@@ -272,7 +272,8 @@ fn plain_id(id: &str) -> Option<Cow<'_, str>> {
     (!id.contains('\\')).then_some(Cow::Borrowed(id))
 }
 
-fn lines<'a>(chunks: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+/// The lines in chunks, each of which ends with a whole line.
+pub fn lines<'a>(chunks: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
     chunks
         .iter()
         .flat_map(|chunk| chunk.split(|&byte| byte == b'\n'))
@@ -310,7 +311,8 @@ fn undecided(
     Some((left(&part.entries, &clean), left(&part.records, &clean), left(&part.blobs, &clean)))
 }
 
-fn slices<'a>(chunks: &'a [Bound<'_, PyBytes>]) -> Vec<&'a [u8]> {
+/// The bytes of chunks.
+pub fn slices<'a>(chunks: &'a [Bound<'_, PyBytes>]) -> Vec<&'a [u8]> {
     chunks.iter().map(PyBytesMethods::as_bytes).collect()
 }
 
@@ -385,7 +387,8 @@ pub fn unnamed_blobs<'py>(
     (PyBytes::new(py, &left), count, size)
 }
 
-fn key_and_size(line: &[u8]) -> Option<(&str, i64)> {
+/// The key, with escapes, and the bytes of a physical object in the fact about it.
+pub fn key_and_size(line: &[u8]) -> Option<(&str, i64)> {
     let mut cursor = Cursor::new(line).ok()?;
     let key = after(&mut cursor, b"[")?;
     comma(&mut cursor)?;

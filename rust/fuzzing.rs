@@ -15,6 +15,7 @@ use crate::entries::{EntryColumns, EntryView};
 use crate::items::{Attribute, Body, Items};
 use crate::json::read::{Cursor, Damage};
 use crate::keys::{KeyForm, Volume, checked_item, is_id};
+use crate::operation_lines::{Operation, OperationReader, State, object_in_fact};
 use crate::operations::Side;
 use crate::paths::{
     check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name,
@@ -104,6 +105,15 @@ pub const TARGETS: &[Target] = &[
             include_str!("../fuzz/seeds/entry_key/1"),
             include_str!("../fuzz/seeds/entry_key/2"),
             include_str!("../fuzz/seeds/entry_key/3"),
+        ],
+    },
+    Target {
+        name: "operation",
+        run: operation,
+        seeds: &[
+            include_str!("../fuzz/seeds/operation/1"),
+            include_str!("../fuzz/seeds/operation/2"),
+            include_str!("../fuzz/seeds/operation/3"),
         ],
     },
     Target {
@@ -329,6 +339,47 @@ pub fn physical(data: &[u8]) {
     }
 }
 
+/// A line of the log, or a fact of the shuffle about it.
+pub fn operation(data: &[u8]) {
+    for reader in operation_readers() {
+        if let Some(found) = reader.read(data) {
+            assert_eq!(line_of(&found).as_bytes(), data);
+        }
+        if let Some(found) = reader.read_fact(data) {
+            let line = line_of(&found);
+            assert!(reader.read(line.as_bytes()).is_some_and(|again| line_of(&again) == line));
+            assert_eq!(object_in_fact(data), Some(found.object));
+        }
+    }
+}
+
+fn operation_readers() -> impl Iterator<Item = OperationReader> {
+    let count = SuffixCount::new(1);
+    forms().filter_map(move |form| Some(OperationReader::new(form, count?)))
+}
+
+/// An operation as the log has it.
+fn line_of(operation: &Operation<'_>) -> String {
+    let state = |state: &Option<State<'_>>| {
+        let mut out = String::new();
+        match state {
+            Some(state) => state.push_document(&mut out),
+            None => out.push_str("null"),
+        }
+        out
+    };
+    format!(
+        r#"{{"id":"{}","kind":"{}","object":"{}","version":{},"time_ms":{},"before":{},"after":{}}}"#,
+        operation.id,
+        operation.kind,
+        operation.object,
+        operation.version,
+        operation.time_ms,
+        state(&operation.before),
+        state(&operation.after),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,6 +465,9 @@ mod tests {
                             || s3_answers::refused(seed).is_ok_and(|found| !found.is_empty())
                             || s3_answers::copied(seed).is_ok()
                     }
+                    "operation" => operation_readers().any(|reader| {
+                        reader.read(seed).is_some() || reader.read_fact(seed).is_some()
+                    }),
                     _ => true,
                 };
                 assert!(is_read, "{}: {}", target.name, String::from_utf8_lossy(seed));

@@ -3,6 +3,7 @@
 mod arrow;
 mod clean_objects;
 mod columns;
+mod committed_claims;
 mod digest;
 mod dynamodb;
 mod entries;
@@ -17,6 +18,7 @@ mod items;
 mod json;
 mod keys;
 mod limits;
+mod operation_lines;
 mod operations;
 mod paths;
 mod physical;
@@ -35,6 +37,8 @@ mod xml;
 mod _native {
     #[pymodule_export]
     use crate::clean_objects::{lonely_children, undecided_facts, unnamed_blobs};
+    #[pymodule_export]
+    use crate::committed_claims::{committed_claims, committed_facts};
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]

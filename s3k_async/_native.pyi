@@ -23,7 +23,7 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.items import Action, Delete, Item, Put, Update, Value
 from s3k_async.model import Entry, HashName
-from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.entries import LogState, Operation
 
 __all__ = [
     "Deletes",
@@ -40,6 +40,8 @@ __all__ = [
     "Xxh3_128",
     "ancestors",
     "blob_facts",
+    "committed_claims",
+    "committed_facts",
     "crc32",
     "decode_batch",
     "decode_copied",
@@ -711,6 +713,64 @@ def undecided_facts(
     committed operation; a file with exactly one physical object, of its size; and an object that
     was removed, if nothing is left of it. `adopted`: keys of adopted objects, whose keys have no
     object id; `doubtful`: ids of objects for the rules; `is_logged`: whether the volume has a log.
+    """
+
+def committed_claims(
+    records: Sequence[tuple[str, LogState, str, bytes]],
+    sizes: Mapping[str, int],
+    present: AbstractSet[str],
+    within: str,
+    volume: str | None,
+    count: int,
+) -> tuple[
+    list[tuple[str, str, str, int | None, bool, int | None, int, str, int]], list[tuple[int, int]]
+]:
+    """The claims of the objects that a restore certainly restores as the log has them, and the
+    place of the records of each object that is left to the rules: its first index, and the index
+    after its last one. The records of one object are adjacent: object id, state, key of the log
+    object, and line, as of `oplog.entries.operation_line`.
+
+    Such an object has committed records alone, each exactly as `operation_line` writes it; one of
+    them has the highest version; and the state after it is a directory, or a file whose bytes are
+    one physical object of its own, of its size. It has no write intent and no attributes, an item
+    of the volume can have its place, and the table does not have it (`present`). Such objects
+    outside of the path `within` are in neither result.
+
+    `sizes`: of data objects, by key. A claim is object id, entry key, directory key, depth in
+    layout `path`, whether it is a directory, bytes of a file, ctime, the entry as in the log, and
+    its version.
+    """
+
+def committed_facts(
+    records: Sequence[bytes],
+    blobs: Sequence[bytes],
+    present: AbstractSet[str],
+    within: str,
+    volume: str | None,
+    count: int,
+) -> (
+    tuple[
+        tuple[
+            list[str],
+            list[str],
+            list[str],
+            list[str],
+            list[bool],
+            list[int],
+            list[int],
+            list[str],
+            list[int],
+        ],
+        bytes,
+    ]
+    | None
+):
+    """As `committed_claims`, of the lines of one part of the shuffle: the claims in columns, and
+    the lines of the records that are left to the rules. None if the object of a record is not
+    known, so that nothing is decided.
+
+    The columns are object ids, entry keys, paths, directory keys, whether they are directories,
+    bytes, ctimes, the entries as in the log, and their versions.
     """
 
 def unnamed_blobs(named: Sequence[bytes], blobs: Sequence[bytes]) -> tuple[bytes, int, int]:

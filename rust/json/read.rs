@@ -81,6 +81,11 @@ impl<'a> Cursor<'a> {
         found
     }
 
+    /// Whether nothing is left, not even white space.
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
     /// Takes exactly this text, white space included, if it is next.
     #[inline]
     pub fn take_text(&mut self, text: &[u8]) -> bool {

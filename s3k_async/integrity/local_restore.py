@@ -1,21 +1,23 @@
 """The local runner of restore: rebuilds lost entries from the log and the existing data objects.
 
-The log is sorted by object id in a temporary file, the rules decide each object
-(`restore_rules`), and the restored entries are joined to a tree (`restore_plan`). Memory is
-bounded. `spark.restore_job` does the same over Spark.
+The log is sorted by object id in a temporary file. The native core decides most objects from the
+lines of their records, the rules all others (`restore_rules`), and the restored entries are joined
+to a tree (`restore_plan`). Memory is bounded. `spark.restore_job` does the same over Spark.
 
 The runner holds the volume lock, so the table does not change meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import anyio.to_thread
 
+from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
@@ -26,7 +28,8 @@ from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object, named_keys
 from s3k_async.integrity.sorted_log import SortedLog
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.external_sort import ExternalSort, records_in
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.table.keys import KeyScheme
 
@@ -36,7 +39,12 @@ MakeTree: TypeAlias = Callable[[ExternalSort, str, str], TreePlan]
 """Makes the plan of the restored tree, in a temporary file, for a volume id, and the path at and
 below which entries are restored."""
 
-_SCHEMA: Final = "CREATE TABLE blobs (key TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID"
+_SCHEMA: Final = """
+CREATE TABLE blobs (
+    object TEXT, key TEXT, size INTEGER NOT NULL, PRIMARY KEY (object, key)
+) WITHOUT ROWID
+"""
+"""Data objects by the object id in their key, or by the key if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +77,10 @@ async def plan_restore(
     outcome.
     """
     records = SortedLog(directory)
-    plan = RestorePlan(records, make_tree(records.sorter, volume_id, path))
+    plan = RestorePlan(records, make_tree(records.sorter, volume_id, path), keys)
     tell = progress or (lambda _: None)
     try:
-        await plan.read_log(LogReader(log, has_key=keys.has), keys, tell)
+        await plan.read_log(LogReader(log, has_key=keys.has), tell)
         await plan.read_data(data, tell)
         if existing is not None:
             async for page in existing:
@@ -90,9 +98,11 @@ async def plan_restore(
 class RestorePlan:
     """The plan of a restore, in a temporary file."""
 
-    def __init__(self, records: SortedLog, tree: TreePlan) -> None:
+    def __init__(self, records: SortedLog, tree: TreePlan, keys: KeyScheme) -> None:
+        """`keys`: of the table."""
         self.tree = tree
         self._records = records
+        self._keys = keys
         self._sorter = records.sorter
         self._database = records.sorter.database
         self._database.execute(_SCHEMA)
@@ -107,11 +117,9 @@ class RestorePlan:
         self.tree.close()
         self._records.close()
 
-    async def read_log(
-        self, log: LogReader, keys: KeyScheme, tell: Callable[[Progress], object]
-    ) -> None:
+    async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
         """Read the log into the temporary file."""
-        await self._records.read(log, keys, tell, operation="restore")
+        await self._records.read(log, self._keys, tell, operation="restore")
         self.report.log_records += self._records.count
         for damage in self._records.damaged:
             outcome = RestoreOutcome("log_damaged", damage.key, detail=str(damage.error))
@@ -129,7 +137,8 @@ class RestorePlan:
 
     def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:
         self._sorter.many(
-            "INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs]
+            "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)",
+            [(_owner(blob.key), blob.key, blob.size) for blob in blobs],
         )
 
     def add_existing(self, page: ExistingEntries) -> None:
@@ -138,19 +147,40 @@ class RestorePlan:
         self.tree.add_removed(page.removed)
 
     def decide(self, now_ms: int) -> None:
-        """Apply the rules to each object."""
+        """Decide each object: by the native core, if it is certainly restored as the log has it,
+        else by the rules."""
         self.tree.index_existing()
+        keys = self._keys
+        for lines in self._sorter.batches(ROWS_AT_ONCE):
+            object_ids = json.dumps(list(dict.fromkeys(line[0] for line in lines)))
+            present = self.tree.present(object_ids)
+            claims, others = _native.committed_claims(
+                lines,
+                self._sizes_of(object_ids),
+                present,
+                self.tree.within,
+                keys.authority,
+                keys.suffix_count,
+            )
+            self.tree.claim_committed(claims)
+            self._apply_rules(
+                (records_in(lines[start:end]) for start, end in others), present, now_ms
+            )
+
+    def _apply_rules(
+        self, objects: Iterable[list[LogRecord]], present: set[str], now_ms: int
+    ) -> None:
+        """Decide objects by the rules. `present`: those that the table has."""
         claims: list[tuple[str, RestoreDecision]] = []
         removed: list[tuple[str, str]] = []
-        for records in self._records.objects():
+        for records in objects:
             object_id = records[0].operation.object_id
-            sizes = self._sizes(named_keys(records))
             decision, was_removed = decide_object(
                 records,
-                sizes,
+                self._sizes(named_keys(records)),
                 now_ms,
                 self.tree.within,
-                self.tree.is_present,
+                present.__contains__,
                 self.tree.is_current,
             )
             if decision is None:
@@ -161,21 +191,27 @@ class RestorePlan:
                 claims.append((object_id, decision))
             if was_removed:
                 removed.append((object_id, decision.path))
-            if len(claims) + len(removed) >= ROWS_AT_ONCE:
-                self._keep(claims, removed)
-        self._keep(claims, removed)
-
-    def _keep(
-        self, claims: list[tuple[str, RestoreDecision]], removed: list[tuple[str, str]]
-    ) -> None:
         self.tree.claim(claims)
         self.tree.remove(removed)
-        claims.clear()
-        removed.clear()
+
+    def _sizes_of(self, object_ids: str) -> dict[str, int]:
+        """The bytes of the data objects with one of these ids, a JSON array, in their keys."""
+        return dict(
+            self._database.execute(
+                "SELECT key, size FROM blobs WHERE object IN (SELECT value FROM json_each(?))",
+                (object_ids,),
+            )
+        )
 
     def _sizes(self, keys: set[str]) -> dict[str, int]:
-        rows = [
-            self._database.execute("SELECT key, size FROM blobs WHERE key = ?", (key,)).fetchone()
-            for key in keys
-        ]
-        return {row[0]: row[1] for row in rows if row is not None}
+        """The bytes of the data objects with these keys."""
+        statement = "SELECT size FROM blobs WHERE object = ? AND key = ?"
+        rows = {
+            key: self._database.execute(statement, (_owner(key), key)).fetchone() for key in keys
+        }
+        return {key: row[0] for key, row in rows.items() if row is not None}
+
+
+def _owner(key: str) -> str:
+    """The object id in the key of a data object, or the key if it has none."""
+    return _native.object_id_of(key) or key

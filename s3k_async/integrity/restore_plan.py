@@ -16,12 +16,13 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count, groupby, islice
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from s3k_async.backends.ports.items import Value
-from s3k_async.integrity.restore_report import RestoreOutcome, RestoreReport
+from s3k_async.integrity.restore_report import UNTOLD, RestoreOutcome, RestoreReport
 from s3k_async.integrity.restore_rules import RestoreDecision, RuleName
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import deletion_document, deletion_from, entry_document, entry_from
@@ -31,6 +32,7 @@ from s3k_async.table.keys import KeyScheme
 
 __all__ = [
     "ROWS_AT_ONCE",
+    "ClaimRow",
     "TreePlan",
     "deletions_line",
     "deletions_of",
@@ -40,12 +42,16 @@ __all__ = [
 ]
 
 ROWS_AT_ONCE: Final = 1000
+ClaimRow: TypeAlias = tuple[str, str, str, int | None, bool, int | None, int, str, int]
+"""A claim of the rule "committed", as of `_native.committed_claims`: object id, entry key,
+directory key, depth in layout `path`, whether it is a directory, bytes of a file, ctime, the entry
+as of `entry_line`, and its version."""
 _SCHEMA: Final = """
 CREATE TABLE claims (
     object TEXT PRIMARY KEY, place TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER,
-    isdir INTEGER NOT NULL, rule TEXT NOT NULL, certain INTEGER NOT NULL, entry TEXT NOT NULL,
-    before TEXT, came_from TEXT, detail TEXT NOT NULL, after TEXT, trash TEXT,
-    newest INTEGER NOT NULL
+    isdir INTEGER NOT NULL, bytes INTEGER, ctime INTEGER NOT NULL, entry TEXT NOT NULL,
+    newest INTEGER NOT NULL, rule TEXT NOT NULL, certain INTEGER NOT NULL, detail TEXT NOT NULL,
+    before TEXT, came_from TEXT, after TEXT, trash TEXT
 ) WITHOUT ROWID;
 CREATE TABLE removed (directory TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE existing (
@@ -58,7 +64,13 @@ _INDEXES: Final = """
 CREATE INDEX IF NOT EXISTS by_place ON claims (place);
 CREATE INDEX IF NOT EXISTS by_parent ON claims (parent);
 """
-_CLAIM: Final = f"INSERT INTO claims VALUES ({', '.join('?' * 14)})"  # noqa: S608 - question marks
+_CLAIM: Final = f"INSERT INTO claims VALUES ({', '.join('?' * 16)})"  # noqa: S608 - question marks
+_COMMITTED: Final = f"""
+INSERT INTO claims (
+    object, place, parent, depth, isdir, bytes, ctime, entry, newest, rule, certain, detail
+) VALUES ({", ".join("?" * 9)}, 'committed', 1, '')
+"""  # noqa: S608 - question marks
+_HALF: Final = 1 << 32
 
 
 class TreePlan(ABC):
@@ -98,6 +110,10 @@ class TreePlan(ABC):
         ]
         self._sorter.many(_CLAIM, rows)
 
+    def claim_committed(self, rows: list[ClaimRow]) -> None:
+        """Add objects that are restored as the log has them, of the rule "committed"."""
+        self._sorter.many(_COMMITTED, rows)
+
     @abstractmethod
     def remove(self, directories: Iterable[tuple[str, str]]) -> None:
         """Add directories that are certainly removed: object id and path."""
@@ -122,6 +138,16 @@ class TreePlan(ABC):
     def leaves_out(state: Entry, path: str) -> bool:
         """Whether an object with this state, which is certain, can be left out, unless it is looked
         for. `path`: entries at and below it are restored."""
+
+    @staticmethod
+    @abstractmethod
+    def kept_names(path: str) -> frozenset[str]:
+        """The names of files that cannot be left out; `path` as of `leaves_out`."""
+
+    @staticmethod
+    @abstractmethod
+    def looks_above(directory_keys: AbstractSet[str]) -> set[str]:
+        """What the plan looks for because of plain claims in these directories."""
 
     @staticmethod
     @abstractmethod
@@ -176,8 +202,17 @@ class TreePlan(ABC):
         """Whether the table has an entry of the object."""
         return self._one("SELECT 1 FROM existing WHERE object = ?", object_id) is not None
 
+    def present(self, object_ids: str) -> set[str]:
+        """Those among the object ids, a JSON array, of which the table has an entry."""
+        rows = self._all(
+            "SELECT object FROM existing WHERE object IN (SELECT value FROM json_each(?))",
+            object_ids,
+        )
+        return {object_id for (object_id,) in rows}
+
     def index_existing(self) -> None:
-        """Create the index for `is_present`, after all existing entries were added."""
+        """Create the index for `is_present` and `present`, after all existing entries were
+        added."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_object_existing ON existing (object)")
 
     def make_a_tree(self, now_ms: int) -> None:
@@ -186,11 +221,7 @@ class TreePlan(ABC):
         self._now_ms = now_ms
         self._database.executescript(_INDEXES)
         self._resolve()
-        rows = self._database.execute("SELECT object, rule, entry, detail FROM claims")
-        for object_id, rule, text, detail in rows:
-            entry = self._shown(entry_of(text))
-            self.report.count(entry)
-            self.report.note(RestoreOutcome(rule, entry.path, object_id, detail))
+        self._count()
 
     def note(self, decision: RestoreDecision, object_id: str) -> None:
         """Count the outcome for an object that is not restored."""
@@ -211,6 +242,33 @@ class TreePlan(ABC):
         """A restored entry with its path."""
         return entry
 
+    def _count(self) -> None:
+        """Add the claims to the report."""
+        totals: tuple[int, ...] = self._database.execute(
+            # In halves, since a sum has 64 bits, too.
+            "SELECT count(*), total(isdir), count(bytes),"
+            " ifnull(sum(bytes / ?1), 0), ifnull(sum(bytes % ?1), 0) FROM claims",
+            (_HALF,),
+        ).fetchone()
+        count, directories, files, high, low = map(int, totals)
+        self.report.files += files
+        self.report.directories += directories
+        self.report.reservations += count - directories - files
+        self.report.bytes += high * _HALF + low
+        marks = ", ".join("?" * len(UNTOLD))
+        for rule, number in self._database.execute(
+            f"SELECT rule, count(*) FROM claims WHERE rule IN ({marks}) GROUP BY rule",  # noqa: S608
+            sorted(UNTOLD),
+        ):
+            self.report.counts[rule] += number
+        rows = self._database.execute(
+            f"SELECT object, rule, entry, detail FROM claims WHERE rule NOT IN ({marks})",  # noqa: S608
+            sorted(UNTOLD),
+        )
+        for object_id, rule, text, detail in rows:
+            path = self._shown(entry_of(text)).path
+            self.report.note(RestoreOutcome(rule, path, object_id, detail))
+
     def _row(self, object_id: str, decision: RestoreDecision, entry: Entry) -> tuple[object, ...]:
         before, after = decision.before, decision.after
         place, parent, depth = self._place(entry)
@@ -220,15 +278,17 @@ class TreePlan(ABC):
             parent,
             depth,
             entry.is_dir,
+            entry.size if entry.committed else None,
+            entry.ctime,
+            entry_line(entry),
+            max(decision.newest, entry.version),
             decision.rule,
             decision.is_certain,
-            entry_line(entry),
+            decision.detail,
             None if before is None else entry_line(before),
             None if before is None else self._place(before)[0],
-            decision.detail,
             None if after is None else entry_line(after),
             deletions_line(decision.deletions),
-            max(decision.newest, entry.version),
         )
 
     def _one(self, statement: str, *values: object) -> tuple[int, ...] | None:
@@ -343,8 +403,8 @@ class TreePlan(ABC):
 
 
 def entry_line(entry: Entry) -> str:
-    """An entry as a line of JSON."""
-    return json.dumps(entry_document(entry))
+    """An entry as a line of JSON, as the log has it."""
+    return json.dumps(entry_document(entry), separators=(",", ":"))
 
 
 def entry_of(line: str | bytes) -> Entry:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async.integrity.restore_rules import PROBLEMS, RuleName
-from s3k_async.model import Entry
 
 __all__ = ["LISTED_OUTCOMES", "UNTOLD", "RestoreOutcome", "RestoreReport"]
 
@@ -68,14 +67,6 @@ class RestoreReport:
     def clean(self) -> bool:
         """Whether nothing needs a manual decision."""
         return not any(self.counts[rule] for rule in PROBLEMS)
-
-    def count(self, entry: Entry) -> None:
-        """Count an entry that is to be restored."""
-        self.directories += entry.is_dir
-        self.reservations += entry.is_reservation
-        if entry.committed:
-            self.files += 1
-            self.bytes += entry.size
 
     def note(self, outcome: RestoreOutcome) -> None:
         """Count an outcome, and list it unless it is in UNTOLD."""

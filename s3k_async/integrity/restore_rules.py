@@ -30,7 +30,6 @@ __all__ = [
     "decide_object",
     "decide_restore",
     "named_keys",
-    "plain_decision",
 ]
 
 RuleName = Literal[
@@ -349,35 +348,6 @@ def decide_restore(
     )
 
 
-def plain_decision(
-    records: Sequence[LogRecord], sizes: Mapping[str, int]
-) -> RestoreDecision | None:
-    """The decision of `decide_restore`, where none of its rules but the last ones can hold: only
-    committed records, sorted by version, one of the highest version, after which the object is
-    complete and not in the trash. None for all others. Most objects are decided here, in less time.
-    """
-    last = records[-1]
-    entry, version = last.operation.after, last.operation.version
-    if (
-        entry is None
-        or any(record.state != "committed" for record in records)
-        or (len(records) > 1 and records[-2].operation.version == version)
-        or any(_is_ahead(record.operation.before, version) for record in records)
-        or _in_trash(entry)
-        or not _is_whole(entry, sizes)
-        or "://" in str(entry.physical)
-    ):
-        return None
-    return RestoreDecision(
-        "committed", _without_intent(entry), path=entry.path, last=entry, newest=version
-    )
-
-
-def _is_ahead(before: Entry | None, version: int) -> bool:
-    """Whether an earlier state has a later version, which no valid operation does."""
-    return before is not None and before.version > version
-
-
 def _detail(template: str, facts: RestoreFacts) -> str:
     return template.format(
         facts=facts,
@@ -406,7 +376,7 @@ def decide_object(
     known = sorted(
         records, key=lambda each: (each.operation.version, each.operation.id, each.state)
     )
-    decision = plain_decision(known, sizes) or decide_restore(known, sizes, now_ms)
+    decision = decide_restore(known, sizes, now_ms)
     path = decision.entry.path if decision.entry else decision.path
     if within not in {ROOT, path} and not path.startswith(within + "/"):
         return None, False

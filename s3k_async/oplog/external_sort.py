@@ -4,18 +4,23 @@ memory."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import cast
+from itertools import count, groupby, islice
+from typing import Final, TypeAlias
 
 from s3k_async._core.spill_database import SpillDatabase
 from s3k_async.oplog.entries import LogRecord, LogState, operation_from, operation_line
 
-__all__ = ["ExternalSort"]
+__all__ = ["ExternalSort", "SortedLine", "records_in"]
+
+SortedLine: TypeAlias = tuple[str, LogState, str, bytes]
+"""A record that is not decoded: object id, state, key of its log object, and line."""
 
 _SCHEMA = (
     "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
     "NOT NULL)"
 )
+
+_LINES: Final = "SELECT object, state, key, line FROM records"
 
 
 class ExternalSort(SpillDatabase):
@@ -52,36 +57,50 @@ class ExternalSort(SpillDatabase):
 
     def objects(self) -> Iterator[list[LogRecord]]:
         """The records of each object, in the order of the ids."""
-        return self._objects("")
+        return _by_object(self._sorted())
 
     def objects_with(self, text: bytes) -> Iterator[list[LogRecord]]:
         """As `objects`, of those with a record whose line contains a text."""
-        return self._objects(
-            "WHERE object IN (SELECT object FROM records WHERE instr(line, ?))", text
+        return _by_object(
+            self._sorted("WHERE object IN (SELECT object FROM records WHERE instr(line, ?))", text)
         )
 
-    def _objects(self, which: str, *values: bytes) -> Iterator[list[LogRecord]]:
-        self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute(
-            f"SELECT object, state, key, line FROM records {which} ORDER BY object",  # noqa: S608
-            values,
-        )
-        for _, some in groupby(rows, key=lambda row: row[0]):
-            yield [
-                LogRecord(operation_from(line, key), cast("LogState", state), key)
-                for _, state, key, line in some
-            ]
+    def batches(self, size: int) -> Iterator[list[SortedLine]]:
+        """The records in the order of the ids, in lists of about `size`, each of which has all
+        records of its objects."""
+        found: list[SortedLine] = []
+        lines = self._sorted()
+        while some := list(islice(lines, size)):
+            found += some
+            if found[0][0] != found[-1][0]:
+                # The next lines may be of the last object, too.
+                cut = next(at for at in count(-1, -1) if found[at - 1][0] != found[-1][0])
+                yield found[:cut]
+                del found[:cut]
+        if found:
+            yield found
 
     def of(self, object_id: str) -> list[LogRecord]:
         """The records of one object."""
+        self._index()
+        return records_in(self.database.execute(f"{_LINES} WHERE object = ?", (object_id,)))
+
+    def _sorted(self, which: str = "", *values: bytes) -> Iterator[SortedLine]:
+        self._index()
+        return self.database.execute(f"{_LINES} {which} ORDER BY object", values)
+
+    def _index(self) -> None:
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute(
-            "SELECT state, key, line FROM records WHERE object = ?", (object_id,)
-        )
-        return [
-            LogRecord(operation_from(line, key), cast("LogState", state), key)
-            for state, key, line in rows
-        ]
+
+
+def _by_object(lines: Iterable[SortedLine]) -> Iterator[list[LogRecord]]:
+    for _, some in groupby(lines, key=lambda line: line[0]):
+        yield records_in(some)
+
+
+def records_in(lines: Iterable[SortedLine]) -> list[LogRecord]:
+    """The records in lines."""
+    return [LogRecord(operation_from(line, key), state, key) for _, state, key, line in lines]
 
 
 def _object_in(line: bytes) -> str:

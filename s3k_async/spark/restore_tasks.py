@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, compress, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,12 +25,18 @@ from s3k_async.integrity.restore_plan import (
     is_plain,
 )
 from s3k_async.integrity.restore_rules import RestoreDecision, decide_object
-from s3k_async.integrity.shuffle import Shuffle
+from s3k_async.integrity.shuffle import Shuffle, facts_in
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.spark.delegate_tasks import delegated
 from s3k_async.spark.shuffle_rows import parts_of
-from s3k_async.spark.task_rows import Batches, attempt_name, dict_batches, row_batch
+from s3k_async.spark.task_rows import (
+    Batches,
+    attempt_name,
+    column_batch,
+    dict_batches,
+    row_batch,
+)
 from s3k_async.table.keys import KeyScheme
 from s3k_async.volumes.restoration import write_entries
 
@@ -76,7 +82,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Decides the objects of parts: from rows of LINES to rows of DECIDED."""
+    """Decides the objects of parts: from rows of LINES to rows of DECIDED. The native core decides
+    those that are certainly restored as the log has them, the rules all others."""
 
     plan: type[TreePlan]
     keys: KeyScheme
@@ -87,48 +94,108 @@ class Decider:
     """As of the plan."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        return dict_batches(DECIDED, self._decided(batches), ROWS)
-
-    def _decided(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         told: set[str] = set()
         for _, parts in parts_of(batches):
-            for row, wanted in self._of_part(parts):
-                yield row
-                found = wanted - told
-                if len(told) + len(found) > REMEMBERED:
-                    told.clear()
-                told |= found
-                yield from ({"tag": "wanted", "place": value} for value in found)
+            yield from self._of_part(parts, told)
 
-    def _of_part(self, parts: Shuffle) -> Iterator[tuple[Row, set[str]]]:
-        """The rows of a part, each with what the plan looks for because of it."""
-        sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
-        existing: set[str] = set()
-        objects: dict[str, list[LogRecord]] = {}
-        for entry in parts.read("entries", 0):
-            existing.add(entry.id)
-            yield {**self._place_of(entry), "tag": "standing"}, set()
+    def _of_part(self, parts: Shuffle, told: set[str]) -> Batches:
+        """The rows of a part. `told`: what the rows before it want, as far as it is remembered."""
+        existing = list(parts.read("entries", 0))
+        rows = [{**self._place_of(entry), "tag": "standing"} for entry in existing]
+        present = {entry.id for entry in existing}
         for key, place in parts.read("directories", 0) if self.keys.by_id else ():
-            if key not in existing:  # a staged directory, of which there is no fact about an entry
-                existing.add(key)
-                yield self._staged(key, place), set()
-        for record in parts.read("records", 0):
-            objects.setdefault(record.operation.object_id, []).append(record)
-        for object_id, records in objects.items():
+            if key not in present:  # a staged directory, of which there is no fact about an entry
+                present.add(key)
+                rows.append(self._staged(key, place))
+        records = parts.lines("records", 0)
+        decided = _native.committed_facts(
+            records,
+            parts.lines("blobs", 0),
+            present,
+            self.within,
+            self.keys.authority,
+            self.keys.suffix_count,
+        )
+        wanted: set[str] = set()
+        if decided is not None:
+            claims, left = decided
+            if claims[0]:
+                yield self._claims(*claims)
+            wanted = self._wanted(claims[1], claims[3], claims[4])
+            records = [left]
+        rows += _wanted_rows(wanted, told)
+        ruled = self._by_the_rules(parts, records, present, told) if any(records) else ()
+        yield from dict_batches(DECIDED, chain(rows, ruled), ROWS)
+
+    def _claims(
+        self,
+        object_ids: list[str],
+        places: list[str],
+        paths: list[str],
+        parents: list[str],
+        directories: list[bool],
+        sizes: list[int],
+        ctimes: list[int],
+        lines: list[str],
+        versions: list[int],
+    ) -> pa.RecordBatch:
+        """The rows of the objects that are restored as the log has them."""
+        kept = self.plan.kept_names(self.path)
+        names = [place.rpartition("/")[2] for place in places]
+        found: dict[str, list[Any]] = {
+            "tag": ["claim"] * len(places),
+            "place": places,
+            "path": paths,
+            "name": names,
+            "object_id": object_ids,
+            "rule": ["committed"] * len(places),
+            "detail": [""] * len(places),
+            "parent": parents,
+            "plain": [
+                not is_dir and name not in kept
+                for is_dir, name in zip(directories, names, strict=True)
+            ],
+            "isdir": directories,
+            "published": [not is_dir for is_dir in directories],
+            "size": sizes,
+            "ctime": ctimes,
+            "line": lines,
+            "newest": versions,
+        }
+        nothing = [None] * len(places)
+        return column_batch(DECIDED, [found.get(name, nothing) for name in DECIDED.names])
+
+    def _wanted(
+        self, places: Sequence[str], parents: Iterable[str], directories: Iterable[bool]
+    ) -> set[str]:
+        """What the plan looks for because of such objects."""
+        return self.plan.looks_above(set(parents)) | set(compress(places, directories))
+
+    def _by_the_rules(
+        self, parts: Shuffle, records: Sequence[bytes], present: set[str], told: set[str]
+    ) -> Iterator[Row]:
+        """The rows of the objects with these records that the rules decide."""
+        sizes = {blob.key: blob.size for blob in parts.read("blobs", 0)}
+        objects: dict[str, list[LogRecord]] = {}
+        for lines in records:
+            for record in facts_in("records", lines):
+                objects.setdefault(record.operation.object_id, []).append(record)
+        for object_id, found in objects.items():
             decision, was_removed = decide_object(
-                records,
+                found,
                 sizes,
                 self.now_ms,
                 self.within,
-                existing.__contains__,
+                present.__contains__,
                 self.keys.is_current,
             )
             if decision is None:
                 continue
             if was_removed and decision.last is not None:
-                yield {**self._place_of(decision.last), "tag": "removed"}, set()
-            wanted = self.plan.looks_for(decision) if decision.entry else set()
-            yield self._row(object_id, decision), wanted
+                yield {**self._place_of(decision.last), "tag": "removed"}
+            yield self._row(object_id, decision)
+            if decision.entry:
+                yield from _wanted_rows(self.plan.looks_for(decision), told)
 
     @staticmethod
     def _staged(object_id: str, place: str) -> Row:
@@ -177,6 +244,16 @@ class Decider:
             "after": _line(decision.after),
             "deletions": deletions_line(decision.deletions),
         }
+
+
+def _wanted_rows(wanted: set[str], told: set[str]) -> Iterator[Row]:
+    """The rows of what the plan looks for, without those that were told already."""
+    found = wanted - told
+    if len(told) + len(found) > REMEMBERED:
+        told.clear()
+    told |= found
+    for value in found:
+        yield {"tag": "wanted", "place": value}
 
 
 def decision_of(row: Any) -> RestoreDecision:

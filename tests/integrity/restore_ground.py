@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TypeAlias
+from unittest.mock import patch
 
 import pytest
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
 
+from s3k_async import _native
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.items import OPERATION, PARTITION, SORT, Item, Value
@@ -16,6 +21,7 @@ from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import DirectoryNotEmptyError
 from s3k_async.integrity.local_restore import ExistingEntries, plan_restore
+from s3k_async.integrity.restore_plan import ClaimRow
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.tree.trash_items import moved_to_trash
 from s3k_async.model import (
@@ -26,6 +32,7 @@ from s3k_async.model import (
     TrashState,
 )
 from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.oplog.external_sort import SortedLine
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.table.codec import from_item
 from s3k_async.table.keys import KeyScheme, is_entry_partition
@@ -38,6 +45,7 @@ from tests.level import calls_to_try
 from tests.oplog.operations import log_blobs
 from tests.support import FakeClock, fake_runtime, under
 
+Place: TypeAlias = tuple[int, int]
 REACHED: set[str] = set()
 """The outcomes in the reports of all plans."""
 
@@ -164,12 +172,35 @@ class Ground:
         made = [entry for batch in plan.tree.made_parents() for entry in batch]
         assert len(made) == plan.report.counts["parent_made"]
         plan.close()
+        files = [entry for entry in entries if entry.committed]
+        assert plan.report.files == len(files)
+        assert plan.report.bytes == sum(entry.size for entry in files)
+        assert plan.report.directories == sum(entry.is_dir for entry in entries)
+        assert plan.report.restored == len(entries)
         paths = [entry.path for entry in entries]
         assert len(set(paths)) == len(paths)
         for place, one in enumerate(paths):
             assert not any(other.startswith(one + "/") for other in paths[:place])
         REACHED.update(rule for rule, count in plan.report.counts.items() if count)
         return {entry.path: entry for entry in entries}, plan.report
+
+
+@contextmanager
+def by_the_rules() -> Iterator[None]:
+    """Let the rules decide every object, in the body, from decoded records."""
+
+    def undecided(lines: Sequence[SortedLine], *_: object) -> tuple[list[ClaimRow], list[Place]]:
+        places: list[Place] = []
+        for _, some in groupby(lines, key=lambda line: line[0]):
+            start = places[-1][1] if places else 0
+            places.append((start, start + len(list(some))))
+        return [], places
+
+    with (
+        patch.object(_native, "record_facts", lambda *_: None),
+        patch.object(_native, "committed_claims", undecided),
+    ):
+        yield
 
 
 async def new_ground(layout: LayoutName) -> Ground:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Final
 from unittest.mock import patch
 
@@ -13,15 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from s3k_async import _native
-from s3k_async.integrity import restore_rules
+from s3k_async.integrity import local_restore
+from s3k_async.integrity.restore_plan import entry_line
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.model import Entry, LayoutName
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, Operation, operation_line, segment_key
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.segments import SegmentCommit, encode_segment_commit, seal_segment
-from tests.integrity.restore_ground import Ground, new_ground
+from s3k_async.volumes.restoration import TREE_PLANS
+from tests.integrity.restore_ground import Ground, by_the_rules, new_ground
 
 PATHS = ("/a", "/d/a", '/d/é"\\')
 FORMS: Final[dict[str, Callable[[bytes], bytes]]] = {
@@ -147,11 +149,9 @@ async def both(
             await ground.begin(log.operation(change))
         else:
             await ground.commit(log.operation(change))
-    found = await ground.restored(path), ground.items
-    with (
-        patch.object(_native, "record_facts", lambda *_: None),
-        patch.object(restore_rules, "plain_decision", lambda *_: None),
-    ):
+    with patch.object(local_restore, "ROWS_AT_ONCE", 2):
+        found = await ground.restored(path), ground.items
+    with by_the_rules():
         decoded = await ground.restored(path), ground.items
     assert seen(*found[0]) == seen(*decoded[0])
     assert found[1] == decoded[1]
@@ -197,7 +197,7 @@ def test_lines_in_another_form_are_decoded(form: str) -> None:
 async def test_plain_operations_are_sorted_as_lines(
     layout: LayoutName, compacted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a segment nor a checkpoint is decoded."""
+    """Neither a segment nor a checkpoint is decoded, and the rules decide nothing."""
     ground = await new_ground(layout)
     files = [await ground.file(f"/file{number}") for number in range(5)]
     await ground.commit(*(ground.change("update", None, file) for file in files))
@@ -209,6 +209,49 @@ async def test_plain_operations_are_sorted_as_lines(
         assert not records
 
     monkeypatch.setattr(ExternalSort, "add", refuse)
+    monkeypatch.setattr(local_restore, "decide_object", None)
     restored, report = await ground.restored()
     assert restored.keys() == {file.path for file in files}
     assert report.log_records == 5
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_objects_that_the_table_has_are_not_restored(layout: LayoutName) -> None:
+    ground = await new_ground(layout)
+    files = [await ground.file(f"/file{number}") for number in range(4)]
+    await ground.commit(*(ground.change("update", None, file) for file in files))
+    restored, report = await ground.restored("/", files[:3])
+    assert restored == {"/file3": files[3]}
+    assert report.counts == {"committed": 1, "present": 3}
+
+
+async def test_the_bytes_of_all_files_together_may_exceed_64_bits() -> None:
+    ground = await new_ground("path")
+    with ExternalSort() as sorter:
+        plan = TREE_PLANS["path"](sorter, "v", "/")
+        sizes = [2**63 - 1, 2**63 - 1, 2**33 + 5, 0]
+        files = [replace(await ground.file(f"/f{each}"), size=each) for each in range(4)]
+        plan.claim_committed(
+            [
+                (file.id, file.path, "/", 1, False, size, 1, entry_line(file), 2)
+                for file, size in zip(files, sizes, strict=True)
+            ]
+        )
+        plan.make_a_tree(ground.clock.now_ms())
+        assert (plan.report.files, plan.report.bytes) == (4, sum(sizes))
+        assert plan.report.counts == {"committed": 4}
+
+
+def test_lists_of_sorted_lines_have_whole_objects() -> None:
+    counts = [1, 3, 1, 1, 6, 2, 1]
+    with ExternalSort() as sorter:
+        rows = [(f"o{place}", place, count) for place, count in enumerate(counts)]
+        for object_id, place, count in reversed(rows):
+            line = b'{"id":"p","kind":"update","object":"%s"' % object_id.encode()
+            sorter.add_lines([line] * count, f"key{place}")
+        for size in (1, 2, 3, 100):
+            found = list(sorter.batches(size))
+            ids = [[line[0] for line in lines] for lines in found]
+            assert list(chain(*ids)) == [each for each, _, count in rows for _ in range(count)]
+            assert all(one[-1] < next_one[0] for one, next_one in pairwise(ids))
+            assert max(map(len, ids)) <= size + max(counts)

@@ -6,12 +6,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
-from unittest.mock import patch
 
 import pytest
 
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.integrity import restore_rules
 from s3k_async.integrity.restore_rules import (
     OBJECTS,
     RestoreDecision,
@@ -27,7 +25,7 @@ from s3k_async.model import (
 )
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.table.stored_reader import ROOT_ENTRY
-from tests.integrity.restore_ground import REACHED, Ground, new_ground, rules
+from tests.integrity.restore_ground import REACHED, Ground, by_the_rules, new_ground, rules
 
 
 @pytest.fixture(params=["path", "tree"])
@@ -502,8 +500,7 @@ async def test_a_change_of_the_layout_that_was_not_finished_is_undone(ground: Gr
 async def test_every_rule_is_reached() -> None:
     """By the tests above, which may have run in another process."""
     REACHED.clear()
-    without_short_way = patch.object(restore_rules, "plain_decision", lambda *_: None)
-    with RuleCoverage() as reached, without_short_way:
+    with RuleCoverage() as reached, by_the_rules():
         for name, scene in list(globals().items()):
             arguments = (
                 list(inspect.signature(scene).parameters) if name.startswith("test_") else []

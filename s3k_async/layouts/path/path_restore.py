@@ -7,6 +7,7 @@ missing directories are created.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from s3k_async import _native
 from s3k_async.integrity.restore_plan import TreePlan, is_plain
@@ -48,11 +49,22 @@ class PathPlan(TreePlan):
         return True
 
     @staticmethod
+    def kept_names(path: str) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    @staticmethod
+    def looks_above(directory_keys: AbstractSet[str]) -> set[str]:
+        """The paths of the directories and of those above them, at which a file may be."""
+        below = [each for each in directory_keys if each != ROOT]
+        return {above for each in below for above in (*_native.ancestors(each), each)}
+
+    @staticmethod
     def looks_for(decision: RestoreDecision) -> set[str]:
         """The paths above the claim, and above where an uncertain one was before, at which a file
         may be; and the paths of uncertain ones and of directories."""
         states = [each for each in (decision.entry, decision.before) if each is not None]
-        found = {above for each in states for above in _native.ancestors(each.path)}
+        found = PathPlan.looks_above({_native.split(each.path)[0] for each in states})
         return found if is_plain(decision) else found | {each.path for each in states}
 
     def directories(self) -> None:
@@ -120,8 +132,7 @@ class PathPlan(TreePlan):
     def _make_parents(self) -> None:
         """Create the missing directories, or refuse claims below a file."""
         missing = (
-            "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS "
-            "ctime FROM claims"
+            "SELECT parent, min(ctime) FROM (SELECT parent, ctime FROM claims"
             " UNION ALL SELECT parent, ctime FROM files)"
             " AS child WHERE parent <> '/' AND ctime IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM claims WHERE place = child.parent AND isdir)"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -66,7 +67,7 @@ WHERE rule = 'delete_undone' AND parent IN (SELECT directory FROM removed) {_WIT
 """Entries that were being removed from a removed directory."""
 _MISSING: Final = f"""
 SELECT parent, min(ctime) FROM (
-    SELECT parent, json_extract(entry, '$.ctime') AS ctime FROM claims
+    SELECT parent, ctime FROM claims
     UNION ALL SELECT parent, ctime FROM files WHERE ctime IS NOT NULL
 ) AS child
 WHERE parent NOT IN (?, ?) {_WITHOUT_DIRECTORY.replace("claims.parent", "child.parent")}
@@ -126,8 +127,19 @@ class IdPlan(TreePlan):
     @staticmethod
     def leaves_out(state: Entry, path: str) -> bool:
         """Files, but for those that may be at the path, or at that of `/lost+found`."""
-        names = {_native.split(each)[1] for each in (LOST_AND_FOUND, path) if each != ROOT}
-        return not state.is_dir and _native.split(state.path)[1] not in names
+        name = _native.split(state.path)[1]
+        return not state.is_dir and name not in IdPlan.kept_names(path)
+
+    @staticmethod
+    def kept_names(path: str) -> frozenset[str]:
+        """Those of the path and of `/lost+found`."""
+        return frozenset(_native.split(each)[1] for each in (LOST_AND_FOUND, path) if each != ROOT)
+
+    @staticmethod
+    def looks_above(directory_keys: AbstractSet[str]) -> set[str]:
+        """The directories: a file may have their ids, or the names that they get in
+        `/lost+found`."""
+        return set(directory_keys)
 
     @staticmethod
     def looks_for(decision: RestoreDecision) -> set[str]:

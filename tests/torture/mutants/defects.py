@@ -44,6 +44,7 @@ CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
 CLEAN_OBJECTS = "tests/integrity/test_clean_objects.py"
+RESTORE_LINES = "tests/integrity/test_restore_lines.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
 RESHARD = "tests/migrate/test_reshard.py"
@@ -55,6 +56,7 @@ STORAGE_RULES = "tests/storage/test_storage_rules.py"
 DELEGATION = "tests/spark/test_delegated_credentials.py"
 SPARK_LOAD = "tests/spark/test_loading_trees.py"
 SPARK_RESTORE = "tests/spark/test_restoring_trees.py"
+SPARK_RESTORE_PATHS = "tests/spark/test_restoring.py"
 RETENTION = "tests/layouts/test_retention.py"
 STAGED = "tests/layouts/test_staged_directories.py"
 TRANSACTIONS = "tests/layouts/test_transactions.py"
@@ -1480,6 +1482,63 @@ DEFECTS: tuple[Defect, ...] = (
         "        if not self.scope.is_legacy:",
         "        if True:",
         f"{CLEAN_OBJECTS}::test_a_volume_of_the_old_system_is_left_to_the_rules",
+    ),
+    Defect(
+        "objects that a restore decides from a part of their records",
+        "oplog/external_sort.py",
+        "                yield found[:cut]\n                del found[:cut]\n",
+        "                yield found[:]\n                found.clear()\n",
+        f"{RESTORE_LINES}::test_lists_of_sorted_lines_have_whole_objects",
+    ),
+    Defect(
+        "a restore of objects that the table has",
+        "integrity/local_restore.py",
+        "                present,\n                self.tree.within,",
+        "                set(),\n                self.tree.within,",
+        f"{RESTORE_LINES}::test_objects_that_the_table_has_are_not_restored",
+    ),
+    Defect(
+        "a restore of a part of the tree that restores all of it",
+        "integrity/local_restore.py",
+        "                self.tree.within,\n                keys.authority,",
+        '                "/",\n                keys.authority,',
+        f"{RESTORE_LINES}::test_lines_and_records_give_one_plan",
+    ),
+    Defect(
+        "data of which a restore knows the size by the wrong object",
+        "integrity/local_restore.py",
+        "    return _native.object_id_of(key) or key\n",
+        "    return key\n",
+        f"{RESTORE_LINES}::test_plain_operations_are_sorted_as_lines",
+    ),
+    Defect(
+        "a claim as the log has it that yields to an assumed one",
+        "integrity/restore_plan.py",
+        "'committed', 1, '')",
+        "'committed', 0, '')",
+        "tests/integrity/test_restore_plan.py"
+        "::test_a_pending_rename_yields_to_what_is_certainly_at_its_target",
+    ),
+    Defect(
+        "restored bytes that are counted up to 4 GiB",
+        "integrity/restore_plan.py",
+        "        self.report.bytes += high * _HALF + low\n",
+        "        self.report.bytes += low\n",
+        f"{RESTORE_LINES}::test_the_bytes_of_all_files_together_may_exceed_64_bits",
+    ),
+    Defect(
+        "reservations that a restore counts as files",
+        "integrity/restore_plan.py",
+        "            entry.size if entry.committed else None,\n",
+        "            None if entry.is_dir else entry.size,\n",
+        "tests/integrity/test_restore_plan.py::test_reservations_come_back_while_their_lease_runs",
+    ),
+    Defect(
+        "names that the plan of a restore over Spark does not look for",
+        "layouts/path/path_restore.py",
+        "for above in (*_native.ancestors(each), each)}",
+        "for above in _native.ancestors(each)}",
+        f"{SPARK_RESTORE_PATHS}::test_a_tangled_log_is_restored_as_by_one_machine[True]",
     ),
     Defect(
         "a missing parent in a dump with another id at each load",
