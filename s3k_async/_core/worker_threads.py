@@ -1,4 +1,4 @@
-"""Worker threads for the blocking calls of local adapters."""
+"""Blocking calls in worker threads."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import asyncio
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 from anyio.lowlevel import RunVar
-from anyio.to_thread import run_sync
+from anyio.to_thread import current_default_thread_limiter, run_sync
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import SYSTEM, Runtime
 
-__all__ = ["Threads"]
+__all__ = ["Threads", "in_thread"]
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 _SLOW_SECONDS = 0.002
 """A short call that takes longer had to wait for the disk, or for a processor; in a thread it would
@@ -30,6 +33,22 @@ _CALLS = 100
 """of so many,"""
 _PAUSE_SECONDS = 1.0
 """move all to threads for so long."""
+
+
+async def in_thread(
+    call: Callable[[*Arguments], T],
+    *arguments: *Arguments,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> T:
+    """The result of a blocking call of limited duration, in a worker thread.
+
+    A cancellation, by asyncio as well, is raised after the end of the call, if it has begun: the
+    caller may then close what the call was using. `limiter`: of concurrent calls.
+    """
+    async with limiter or current_default_thread_limiter():
+        return await to_the_end(
+            partial(run_sync, call, *arguments, limiter=anyio.CapacityLimiter(1))
+        )
 
 
 def _disk_reads() -> int:
@@ -59,12 +78,12 @@ class Threads:
         self._slow = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which runs to its end even if the awaiting task is cancelled."""
+        """As `in_thread`, within the limit."""
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._limit)
             self._limiter.set(limiter)
-        return await run_sync(call, limiter=limiter)
+        return await in_thread(call, limiter=limiter)
 
     async def run_short(self, call: Callable[[], T]) -> T:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-import anyio
-
+from s3k_async._core.concurrency import to_the_end
 from s3k_async.alerts.alert import Alert
 from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.direct_http import Bounds
@@ -71,5 +70,4 @@ class Webhook:
         """Close the connection."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            with anyio.CancelScope(shield=True):
-                await exchange.close()
+            await to_the_end(exchange.close)

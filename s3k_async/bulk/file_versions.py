@@ -12,11 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-import anyio.to_thread
-
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
 from s3k_async._core.object_version import digest_in
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.publish import is_below
 from s3k_async.errors import (
@@ -216,7 +215,7 @@ async def histories_at(volume: Volume, path: str, *, below: bool = False) -> lis
         return [each for each in found if _matches(each, path, place, below=below)]
 
     try:
-        return await anyio.to_thread.run_sync(find)
+        return await in_thread(find)
     finally:
         log.close()
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-import anyio.to_thread
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.file_versions import (
     has_data,
@@ -256,7 +255,7 @@ async def _deleted_below(volume: Volume, path: str, since_ms: int | None) -> lis
                 found[place] = deleted
         return [found[place] for place in sorted(found)]
 
-    return await anyio.to_thread.run_sync(newest)
+    return await in_thread(newest)
 
 
 def _deleted(history: ObjectHistory) -> _DeletedFile | None:

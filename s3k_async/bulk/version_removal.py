@@ -13,9 +13,8 @@ from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-import anyio.to_thread
-
 from s3k_async._core.concurrency import gather
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.file_versions import FormerAccess, log_of, place_of, require_visible
 from s3k_async.bulk.path_changes import delete
 from s3k_async.bulk.publish import ProgressCallback, is_below
@@ -142,7 +141,7 @@ async def remove_versions(
         await log.read(reader, volume.store.keys, operation="delete")
         log.require_readable()
         wanted = _Wanted(path, below, await place_of(volume, path), frozenset(directories))
-        files = await anyio.to_thread.run_sync(_deleted_files, log, wanted)
+        files = await in_thread(_deleted_files, log, wanted)
     undecided = [file.last.path for file in files if file.is_undecided]
     files = [file for file in files if not file.is_undecided]
     access = FormerAccess(volume)

@@ -40,6 +40,8 @@ LOCAL = "tests/backends/test_local.py"
 BATCHES = "tests/backends/test_batch_queue.py"
 SQLITE = "tests/backends/test_sqlite.py"
 VOLUME_LOCK = "tests/txn/test_volume_lock.py"
+WORKER_THREADS = "tests/test_worker_threads.py"
+CANCELLED = "tests/client/test_repeated_cancellation.py::test_it_leaves_nothing_behind"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
@@ -1189,6 +1191,54 @@ DEFECTS: tuple[Defect, ...] = (
         "            await to_the_end(partial(self._give_up, items, finished=finished))\n",
         "            await self._give_up(items, finished=finished)\n",
         f"{VOLUME_LOCK}::test_a_cancelled_task_leaves_no_lock",
+    ),
+    Defect(
+        "a blocking call that goes on after its task was cancelled",
+        "_core/worker_threads.py",
+        "        return await to_the_end(\n"
+        "            partial(run_sync, call, *arguments, limiter=anyio.CapacityLimiter(1))\n"
+        "        )\n",
+        "        return await run_sync(call, *arguments, limiter=anyio.CapacityLimiter(1))\n",
+        f"{WORKER_THREADS}::test_a_call_ends_before_the_cancellation_of_its_task",
+    ),
+    Defect(
+        "a blocking call that begins after its task was cancelled",
+        "_core/worker_threads.py",
+        "    async with limiter or current_default_thread_limiter():\n"
+        "        return await to_the_end(\n"
+        "            partial(run_sync, call, *arguments, limiter=anyio.CapacityLimiter(1))\n"
+        "        )\n",
+        "    return await to_the_end(partial(run_sync, call, *arguments, limiter=limiter))\n",
+        f"{WORKER_THREADS}::test_a_call_that_has_not_begun_is_dropped_with_its_task",
+    ),
+    Defect(
+        "a transaction record whose lease runs on after a repeated cancellation",
+        "txn/txn_record.py",
+        "        finally:\n            await to_the_end(partial(self._end, txn))\n",
+        "        finally:\n            await self._end(txn)\n",
+        f"{CANCELLED}[a rename]",
+    ),
+    Defect(
+        "a reservation that stays after a repeated cancellation",
+        "files/open_files.py",
+        "    await to_the_end(abandon)\n",
+        "    await abandon()\n",
+        f"{CANCELLED}[a writer that fails]",
+    ),
+    Defect(
+        "a part of a local file that stays after a repeated cancellation",
+        "bulk/local_tree.py",
+        "        await to_the_end(partial(in_thread, _remove, part))\n",
+        "        await in_thread(_remove, part)\n",
+        f"{CANCELLED}[a local file]",
+    ),
+    Defect(
+        "an upload that stays after a repeated cancellation",
+        "storage/upload.py",
+        "        await to_the_end(partial(self._end, upload))\n",
+        "        await self._end(upload)\n",
+        "tests/storage/test_upload.py::test_cancellation_aborts_the_upload"
+        "[task, repeatedly-put_part]",
     ),
     Defect(
         "a volume that stays locked after its creation was cancelled",
@@ -2700,8 +2750,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "objects: a local file that is closed while a thread writes it",
         "bulk/local_tree.py",
-        "    await _to_the_end(lambda: write(descriptor, path, data))\n",
-        "    await run_sync(lambda: write(descriptor, path, data))\n",
+        "    await in_thread(write, descriptor, path, data)\n",
+        "    import asyncio\n\n    await asyncio.to_thread(write, descriptor, path, data)\n",
         "tests/client/test_cancelled_transfers.py::test_a_file_is_open_while_it_is_written",
     ),
     Defect(
