@@ -11,11 +11,11 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from s3k_async._core.concurrency import to_the_end
+import anyio
+
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.redis.redis_server import RedisServer
 from s3k_async.errors import (
@@ -201,14 +201,10 @@ class RedisConnection:
             answered = True
             return answer
         finally:
-            if not answered:  # a late response must not be read as that to another command
-                await to_the_end(partial(connection.disconnect, nowait=True))
-            try:
+            with anyio.CancelScope(shield=True):
+                if not answered:  # a late response must not be read as that to another command
+                    await connection.disconnect(nowait=True)
                 await pool.connections.release(connection)
-            except asyncio.CancelledError:
-                with suppress(KeyError):  # raised if it is released already
-                    await to_the_end(partial(pool.connections.release, connection))
-                raise
 
     async def _check(self, pool: _Pool) -> None:
         """Raises S3kError for a server on which acknowledged writes may be lost; a warning where
