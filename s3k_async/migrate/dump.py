@@ -147,12 +147,17 @@ def _create(path: str) -> BinaryIO:
 async def _appearing(path: str, runtime: Runtime) -> AsyncIterator[BinaryIO]:
     """A temporary file, renamed into place at the end of the body."""
     building = f"{path}.{runtime.uuid()}.part"
+    made: list[BinaryIO] = []
     with os_errors(path):
-        file = await in_thread(_create, building)
         try:
-            with file:
-                yield file
-                await in_thread(flush, file)
+            try:
+                # A cancellation is raised once the file is created.
+                await in_thread(lambda: made.append(_create(building)))
+                yield made[0]
+                await in_thread(flush, made[0])
+            finally:
+                for file in made:
+                    file.close()
             await in_thread(place, building, path)
         except BaseException:
             with suppress(OSError):

@@ -4,7 +4,10 @@ cancelled task does. A shielded scope of anyio does not hold that off: they leav
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,10 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.transfer import download
+from s3k_async.migrate.dump import dump_volume
+from s3k_async.settings import resolve
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import memory_config, paths
 
 LARGE = b"x" * 600
@@ -46,6 +51,7 @@ VERBS: dict[str, Verb] = {
     "a transaction": transact,
     "a rename": lambda fs, _: fs.rename("/d", "/e"),
     "get": lambda fs, local: download(fs, "/large", str(local / "copy")),
+    "dump": lambda fs, local: dump_volume(fs._volume(), str(local / "dump")),
     "a local file": fill,
 }
 
@@ -101,3 +107,36 @@ async def run(verb: Verb, fs: S3kClient, local: Path) -> None:
 def parts(directory: Path) -> list[Path]:
     """Local files that are being written."""
     return [each for each in directory.iterdir() if each.suffix == ".part"]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
+async def test_a_close_leaves_nothing_open(engine: str, tmp_path: Path) -> None:
+    """Neither files, which for RocksDB lock the volume, nor threads."""
+    place = f"rocksdb://{tmp_path}/v"
+    config = (
+        resolve(str(tmp_path / "v"))
+        if engine == "sqlite"
+        else resolve(table=place, data_location=place)
+    )
+    await init_volume(config)
+    for steps in range(1, 9):
+        volume = await open_volume(config)
+        await volume.blobs.put(f"key-{steps}", b"data")
+        task = asyncio.create_task(volume.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(task, return_exceptions=True)
+        assert not open_files(tmp_path), steps
+        assert not [each for each in threading.enumerate() if "s3k" in each.name], steps
+
+
+def open_files(directory: Path) -> list[str]:
+    """The files below a directory that this process has open."""
+    targets = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            targets.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [each for each in targets if each.startswith(f"{directory}/")]

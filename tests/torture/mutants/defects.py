@@ -41,6 +41,7 @@ BATCHES = "tests/backends/test_batch_queue.py"
 SQLITE = "tests/backends/test_sqlite.py"
 VOLUME_LOCK = "tests/txn/test_volume_lock.py"
 WORKER_THREADS = "tests/test_worker_threads.py"
+CLOSED = "tests/client/test_repeated_cancellation.py::test_a_close_leaves_nothing_open"
 CANCELLED = "tests/client/test_repeated_cancellation.py::test_it_leaves_nothing_behind"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
@@ -1239,6 +1240,34 @@ DEFECTS: tuple[Defect, ...] = (
         "        await self._end(upload)\n",
         "tests/storage/test_upload.py::test_cancellation_aborts_the_upload"
         "[task, repeatedly-put_part]",
+    ),
+    Defect(
+        "a part of a dump that stays after a repeated cancellation",
+        "migrate/dump.py",
+        "                await in_thread(lambda: made.append(_create(building)))\n",
+        "                made.append(await in_thread(_create, building))\n",
+        f"{CANCELLED}[dump]",
+    ),
+    Defect(
+        "a database of RocksDB that a cancelled close leaves open",
+        "backends/rocksdb/open_databases.py",
+        "            await to_the_end(partial(self._threads.run, release))\n",
+        "            await self._threads.run(release)\n",
+        f"{CLOSED}[rocksdb]",
+    ),
+    Defect(
+        "a database of SQLite that a cancelled close leaves open",
+        "backends/sqlite/sqlite_items.py",
+        "            await to_the_end(partial(self._end, state))\n",
+        "            await self._end(state)\n",
+        f"{CLOSED}[sqlite]",
+    ),
+    Defect(
+        "threads that a cancelled close of a directory leaves",
+        "backends/local/local_blobs.py",
+        "            await to_the_end(writer.close)\n",
+        "            await writer.close()\n",
+        f"{CLOSED}[sqlite]",
     ),
     Defect(
         "a volume that stays locked after its creation was cancelled",
