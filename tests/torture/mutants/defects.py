@@ -1725,7 +1725,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cycle in a change of the layout",
         "migrate/layout_change.py",
-        "                await run_sync(places.end)\n",
+        "                await in_thread(places.end)\n",
         "",
         f"{LAYOUT_CHANGE}::test_a_cycle_is_refused",
     ),
