@@ -4303,20 +4303,6 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TERMINATION}::test_it_leaves_a_clean_volume_and_can_be_repeated[ls]",
     ),
     Defect(
-        "sigterm: a process that waits for threads which nothing ends",
-        "cli/invocation.py",
-        "        return run_loop(main)\n",
-        "        import anyio\n\n        return anyio.run(main)\n",
-        f"{TERMINATION}::test_a_process_that_ends_its_threads",
-    ),
-    Defect(
-        "sigterm: an event loop that waits until something else happens",
-        "cli/event_loop.py",
-        "            self._task.get_loop().call_soon_threadsafe(lambda: None)\n",
-        "",
-        f"{TERMINATION}::test_a_process_that_waits_for_input",
-    ),
-    Defect(
         "sigterm: the exit code of Ctrl-C",
         "cli/reporting.py",
         "return ExitCode.TERMINATED",
