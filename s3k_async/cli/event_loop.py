@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["run_loop"]
 
@@ -47,6 +49,8 @@ class _Interrupt:
     def handled(self) -> Iterator[None]:
         """Handle the signal in the body, unless it has a handler of another kind or the body does
         not run in the main thread. Raises KeyboardInterrupt after an interrupt."""
+        import asyncio
+
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
@@ -65,6 +69,8 @@ class _Interrupt:
     def begin(self) -> None:
         """Make the current task the one that an interrupt cancels. Raises CancelledError if one has
         arrived."""
+        import asyncio
+
         self._task = asyncio.current_task()
         if self._is_received:
             raise asyncio.CancelledError
