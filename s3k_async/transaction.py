@@ -14,7 +14,8 @@ from typing import Self
 import anyio
 
 from s3k_async import _native
-from s3k_async._core.active_calls import call, critical
+from s3k_async._core.active_calls import call
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.metering import RequestCounter, counting_towards
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.adoption import look_at
@@ -526,8 +527,12 @@ class Transaction:
             for intent in self._intents
             if isinstance(intent, WriteFile) and intent.source == "written"
         ]
-        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-            await self._remove_bytes(*writes)
+
+        async def drop() -> None:
+            with anyio.move_on_after(CLEANUP_SECONDS):
+                await self._remove_bytes(*writes)
+
+        await to_the_end(drop)
 
     async def _remove_bytes(self, *writes: WriteFile) -> None:
         for key, error in await drop_bytes(

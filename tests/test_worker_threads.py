@@ -1,15 +1,24 @@
-"""Short calls run on the event loop while they are fast."""
+"""Blocking calls in threads; short ones run on the event loop while they are fast."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Generator
+from contextlib import aclosing
 from itertools import count
 
+import anyio
 import pytest
 
-from s3k_async._core.worker_threads import Threads
+from s3k_async._core import worker_threads
+from s3k_async._core.worker_threads import Threads, in_thread
+from s3k_async.migrate.load_batch import off_loop
+from s3k_async.model import Entry
 from tests.support import FakeClock, fake_runtime
+
+LIMIT = 30
+"""Seconds after which a test gives up on a thread."""
 
 
 @pytest.fixture
@@ -84,3 +93,80 @@ async def test_calls_on_the_loop_let_other_tasks_run_and_can_be_cancelled(thread
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_call_ends_before_the_cancellation_of_its_task() -> None:
+    """As of asyncio, which a shielded scope of anyio does not hold off: what the call uses may be
+    closed afterwards."""
+    began, release = threading.Event(), threading.Event()
+
+    def chunks() -> Generator[list[Entry], None, None]:
+        began.set()
+        assert release.wait(LIMIT)
+        yield []
+
+    async def read() -> None:
+        async with aclosing(off_loop(chunks())) as found:
+            async for _ in found:
+                pass
+
+    task = asyncio.create_task(read())
+    assert await asyncio.to_thread(began.wait, LIMIT)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    ended = task.done()
+    release.set()
+    assert not ended
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_call_that_has_not_begun_is_dropped_with_its_task() -> None:
+    began, release = threading.Event(), threading.Event()
+    called: list[str] = []
+    limiter = anyio.CapacityLimiter(1)
+
+    def hold() -> None:
+        began.set()
+        assert release.wait(LIMIT)
+
+    holding = asyncio.create_task(in_thread(hold, limiter=limiter))
+    assert await asyncio.to_thread(began.wait, LIMIT)
+    waiting = asyncio.create_task(in_thread(called.append, "late", limiter=limiter))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    ended = waiting.done()
+    release.set()
+    await holding
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended
+    assert await in_thread(lambda: "next", limiter=limiter) == "next"
+    assert not called
+
+
+async def test_a_call_that_its_thread_has_not_begun_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The task is cancelled after the thread got the call, and before it runs it."""
+    queued: list[Callable[[], object]] = []
+    called: list[str] = []
+
+    async def queue(run: Callable[[], object], *, limiter: object) -> None:
+        del limiter
+        queued.append(run)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(worker_threads, "run_sync", queue)
+    task = asyncio.create_task(in_thread(called.append, "late"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (run,) = queued
+    with pytest.raises(asyncio.CancelledError):
+        run()
+    assert not called

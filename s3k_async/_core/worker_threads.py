@@ -1,4 +1,4 @@
-"""Worker threads for the blocking calls of local adapters."""
+"""Blocking calls in worker threads."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import asyncio
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
+from threading import Event, Lock
+from typing import Generic, TypeVar, TypeVarTuple
 
 import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import SYSTEM, Runtime
 
-__all__ = ["Threads"]
+__all__ = ["Threads", "in_thread"]
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 _SLOW_SECONDS = 0.002
 """A short call that takes longer had to wait for the disk, or for a processor; in a thread it would
@@ -30,6 +34,61 @@ _CALLS = 100
 """of so many,"""
 _PAUSE_SECONDS = 1.0
 """move all to threads for so long."""
+
+
+async def in_thread(
+    call: Callable[[*Arguments], T],
+    *arguments: *Arguments,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> T:
+    """The result of a blocking call of limited duration, in a worker thread.
+
+    A cancellation, by asyncio as well, is raised after the end of the call, if it has begun: the
+    caller may then close what the call was using. `limiter`: of concurrent calls.
+    """
+    running = _Call(partial(call, *arguments))
+    try:
+        return await run_sync(running.run, limiter=limiter)
+    except asyncio.CancelledError:
+        # run_sync holds off only anyio's cancellation.
+        ended = running.drop()
+        if ended is not None:
+            await to_the_end(partial(run_sync, ended.wait, limiter=anyio.CapacityLimiter(1)))
+        raise
+
+
+class _Call(Generic[T]):
+    """A call in a thread, whose waiter may be cancelled. A task of its own for each call would cost
+    as much processor time as the switch to the thread."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._lock = Lock()
+        self._is_running = False
+        self._is_dropped = False
+        self._ended: Event | None = None
+
+    def run(self) -> T:
+        """Run the call in this thread, unless it was dropped."""
+        with self._lock:
+            if self._is_dropped:
+                raise asyncio.CancelledError
+            self._is_running = True
+        try:
+            return self._call()
+        finally:
+            with self._lock:
+                self._is_running = False
+                if self._ended is not None:
+                    self._ended.set()
+
+    def drop(self) -> Event | None:
+        """Do not begin the call any more; if it is running, return the event of its end."""
+        with self._lock:
+            self._is_dropped = True
+            if self._is_running:
+                self._ended = Event()
+            return self._ended
 
 
 def _disk_reads() -> int:
@@ -59,12 +118,12 @@ class Threads:
         self._slow = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which runs to its end even if the awaiting task is cancelled."""
+        """As `in_thread`, within the limit."""
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._limit)
             self._limiter.set(limiter)
-        return await run_sync(call, limiter=limiter)
+        return await in_thread(call, limiter=limiter)
 
     async def run_short(self, call: Callable[[], T]) -> T:
         """The result of `call`, which takes some tens of microseconds if what it reads is in the

@@ -10,12 +10,12 @@ from contextlib import suppress
 from glob import has_magic
 from typing import Any, cast
 
-from anyio import to_thread
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.utils import other_paths, stringify_path
 
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import ancestors
 from s3k_async.adapters import fsspec_listing as looking
 from s3k_async.adapters.fsspec_arguments import overwrites, texts
@@ -110,7 +110,7 @@ class S3kFileSystem(UpdatableFileSystem):
         path = self._strip_protocol(rpath)
         exclusive = not overwrites(mode)
         try:
-            if await to_thread.run_sync(os.path.isdir, lpath):
+            if await in_thread(os.path.isdir, lpath):
                 await changes.make_directory(path, parents=True, exist_ok=True)
             else:
                 await upload(

@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any
 
 import anyio
-from anyio import to_thread
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.concurrency import ByteBudget, raise_first
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
 from s3k_async.bulk import local_tree
@@ -129,8 +129,8 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
     UnsupportedError (it is a device, a pipe or a socket), CorruptDataError.
     """
     reader = await _open(client, source)
-    if not await to_thread.run_sync(os.path.isdir, local):
-        await to_thread.run_sync(local_tree.make_directory, os.path.dirname(local) or ".")
+    if not await in_thread(os.path.isdir, local):
+        await in_thread(local_tree.make_directory, os.path.dirname(local) or ".")
     async with local_tree.appearing(local) as descriptor:
         callback.set_size(reader.size)
         async for piece in verified(reader):
@@ -144,7 +144,7 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
     reader = await _open(client, source)
     callback.set_size(reader.size)
     async for piece in verified(reader):
-        await to_thread.run_sync(file.write, piece)
+        await in_thread(file.write, piece)
         callback.relative_update(len(piece))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from s3k_async._core.concurrency import run_all
+from s3k_async._core.concurrency import run_all, to_the_end
 from s3k_async._core.retry import RetryPolicy, retry
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.alert import Alert
@@ -70,5 +70,4 @@ async def _send(address: SinkAddress, settings: AlertSettings, alerts: Sequence[
             path=str(address),
         ) from error
     finally:
-        with anyio.CancelScope(shield=True):
-            await sink.close()
+        await to_the_end(sink.close)

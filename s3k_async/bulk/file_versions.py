@@ -12,11 +12,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-import anyio.to_thread
-
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
 from s3k_async._core.object_version import digest_in
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.publish import is_below
 from s3k_async.errors import (
@@ -217,7 +216,7 @@ async def histories_at(volume: Volume, path: str) -> list[ObjectHistory]:
         ]
 
     with closing(await read_log(volume, path)) as log:
-        return await anyio.to_thread.run_sync(find)
+        return await in_thread(find)
 
 
 async def was_directory(volume: Volume, path: str) -> bool:
@@ -231,7 +230,7 @@ async def was_directory(volume: Volume, path: str) -> bool:
         )
 
     with closing(await read_log(volume, path)) as log:
-        return await anyio.to_thread.run_sync(find)
+        return await in_thread(find)
 
 
 async def require_visible(volume: Volume, path: str) -> Entry | None:

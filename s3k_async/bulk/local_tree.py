@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-import anyio
-from anyio.to_thread import run_sync
-
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.errors import (
     InvalidPathError,
     IsDirectoryError,
@@ -206,18 +204,12 @@ async def opened(path: str) -> AsyncIterator[tuple[int, int]]:
 
 async def read_piece(descriptor: int, path: str, start: int, length: int) -> bytes:
     """As `read`, in a worker thread."""
-    return await _to_the_end(lambda: read(descriptor, path, start, length))
+    return await in_thread(read, descriptor, path, start, length)
 
 
 async def write_piece(descriptor: int, path: str, data: bytes | memoryview) -> None:
     """As `write`, in a worker thread."""
-    await _to_the_end(lambda: write(descriptor, path, data))
-
-
-async def _to_the_end(call: Callable[[], T]) -> T:
-    """The result of a blocking call in a worker thread. A cancellation is raised when the call has
-    ended."""
-    return await to_the_end(partial(run_sync, call))
+    await in_thread(write, descriptor, path, data)
 
 
 @asynccontextmanager
@@ -226,7 +218,7 @@ async def _open(opener: Callable[[], T], descriptor_of: Callable[[T], int]) -> A
     while the opener runs."""
     made: list[T] = []
     try:
-        await _to_the_end(lambda: made.append(opener()))
+        await in_thread(lambda: made.append(opener()))
         yield made[0]
     finally:
         for each in made:
@@ -241,16 +233,15 @@ async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> Asy
     A failure, or a cancellation, leaves nothing behind. Raises as `replaceable`, with `hint`, and
     PathExistsError (not `overwrite`, and a file is there by the end).
     """
-    place = await run_sync(partial(replaceable, path, hint=hint))
+    place = await in_thread(partial(replaceable, path, hint=hint))
     # With a short name, since the file's own may have the maximum length.
     part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
     try:
         async with _open(partial(_create, part, path), int) as descriptor:
             yield descriptor
-            await _to_the_end(partial(_replace if overwrite else _link, part, place, path))
+            await in_thread(_replace if overwrite else _link, part, place, path)
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await run_sync(_remove, part)
+        await to_the_end(partial(in_thread, _remove, part))
         raise
 
 

@@ -11,9 +11,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-import anyio.to_thread
-
 from s3k_async._core.concurrency import gather, run_all
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.file_versions import LOOKS, has_data, read_log
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
@@ -91,7 +90,7 @@ async def restore_to(
     log = await read_log(volume, path)
     try:
         past = PastTree(log, volume.store, path, time_ms)
-        await anyio.to_thread.run_sync(past.build)
+        await in_thread(past.build)
         found = await _Comparison(volume, path, time_ms, past, delete=delete).run()
     finally:
         log.close()
@@ -122,10 +121,10 @@ class _Comparison:
         unknown = {each.path: each.reason for each in self._past.unknown}
         self._found += [_problem(path, reason) for path, reason in unknown.items()]
         async for page in self._present():
-            await anyio.to_thread.run_sync(self._compare_page, page, unknown)
+            await in_thread(self._compare_page, page, unknown)
         for item in await self._trashed():
             await self._compare_trashed(item, unknown)
-        await anyio.to_thread.run_sync(self._add_left)
+        await in_thread(self._add_left)
         return _without_losses(await self._with_data())
 
     def _add_left(self) -> None:
@@ -206,7 +205,7 @@ class _Comparison:
                         for entry in page.without_reservations()
                     ]
                     self._directories.update(each.path for each in found if each.is_dir)
-                    await anyio.to_thread.run_sync(self._compare_page, found, unknown)
+                    await in_thread(self._compare_page, found, unknown)
         except (PathNotFoundError, PermissionDeniedError):
             return  # reclaimed meanwhile, or another user's: its files are copied
         self._directories.add(place)

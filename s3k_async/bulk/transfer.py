@@ -10,9 +10,8 @@ from functools import partial
 from itertools import groupby
 from typing import Literal, Protocol, overload
 
-from anyio import to_thread
-
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import normalize
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk import local_tree
@@ -170,9 +169,9 @@ async def upload(
     of the write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
-    if not await to_thread.run_sync(os.path.lexists, root):
+    if not await in_thread(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
-    if not await to_thread.run_sync(os.path.isdir, root):
+    if not await in_thread(os.path.isdir, root):
         transfer = TransferTally("put", 1, progress)
         try:
             transfer.done(target, await _upload_file(client, root, target, overwrite))
@@ -181,7 +180,7 @@ async def upload(
                 raise
             skip(root)
         return transfer.tally.result()
-    survey = await to_thread.run_sync(local_tree.survey, root)
+    survey = await in_thread(local_tree.survey, root)
     transfer = TransferTally("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
 
@@ -242,12 +241,12 @@ async def download(
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
         place = os.path.join(local, *relative.strip("/").split("/"))
         if found.is_dir:
-            await to_thread.run_sync(local_tree.make_directory, place)
+            await in_thread(local_tree.make_directory, place)
             transfer.tally.directories += 1
         else:
             transfer.done(found.path, await _download_file(client, found, place, overwrite))
 
-    await to_thread.run_sync(local_tree.make_directory, local)
+    await in_thread(local_tree.make_directory, local)
     transfer.tally.directories += 1
     below = client.list(status.path, recursive=True)
     await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
@@ -294,7 +293,7 @@ def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
 
     async def upload(at: WriteTarget) -> Content:
         storage = volume.storage.at(at.path)
-        data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
+        data = await in_thread(local_tree.read_small, local, CHUNK)
         if data is not None:
             return await storage.put_in_bulk(at.object_id, data)
         async with local_tree.opened(local) as (descriptor, _):  # the file has grown
@@ -310,7 +309,7 @@ def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
 
 
 async def _upload_file(client: TransferClient, local: str, target: str, overwrite: bool) -> int:
-    data = await to_thread.run_sync(local_tree.read_small, local, CHUNK)
+    data = await in_thread(local_tree.read_small, local, CHUNK)
     if data is not None:
         await client.write(target, data, overwrite=overwrite)
         return len(data)
@@ -334,10 +333,10 @@ async def _send(descriptor: int, local: str, write: Callable[[bytes], Awaitable[
 async def _download_file(
     client: TransferClient, status: FileStatus, local: str, overwrite: bool
 ) -> int:
-    if not overwrite and await to_thread.run_sync(os.path.lexists, local):
+    if not overwrite and await in_thread(os.path.lexists, local):
         raise PathExistsError("the local file exists", path=local)
     directory = os.path.dirname(local)
-    await to_thread.run_sync(local_tree.make_directory, directory or ".")
+    await in_thread(local_tree.make_directory, directory or ".")
     async with (
         client.open(status.path, "rb") as reader,
         local_tree.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,

@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import anyio.to_thread
-
 from s3k_async._core.concurrency import iterate
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.deleted_files import DeletedFile, DeletedFiles
 from s3k_async.bulk.file_versions import (
@@ -160,7 +159,7 @@ async def undelete_tree(
 
     with closing(await read_log(volume, path)) as log:
         deleted = DeletedFiles(log, path)
-        if await anyio.to_thread.run_sync(deleted.find, is_wanted):
+        if await in_thread(deleted.find, is_wanted):
             await _bring_back(volume, path, target, deleted, tally)
             return tally.result
     if item is not None:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-import anyio.to_thread
-
 from s3k_async._core.concurrency import gather
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.file_versions import FormerAccess, log_of, place_of, require_visible
 from s3k_async.bulk.path_changes import delete
 from s3k_async.bulk.publish import ProgressCallback, is_below
@@ -220,7 +219,7 @@ class _Removal:
     async def windows(self) -> AsyncGenerator[list[_RemovableFile], None]:
         """The files, some at a time."""
         files = self._files()
-        while some := await anyio.to_thread.run_sync(lambda: list(islice(files, WINDOW))):
+        while some := await in_thread(lambda: list(islice(files, WINDOW))):
             yield some
 
     async def verdicts(self, files: Sequence[_RemovableFile], now_ms: int) -> list[list[Verdict]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import warn
 from s3k_async.config import AlertSettings, VolumeConfig
@@ -75,11 +76,9 @@ class CommandAlerts:
             warn(f"alerts were not sent: {failure}", as_json=self._invocation.json)
 
     def _send(self) -> None:
-        import anyio
-
         from s3k_async.alerts.dispatch import send_alerts
         from s3k_async.alerts.log_sink import LOGGER
         from s3k_async.cli.verb_records import shown
 
         with shown(LOGGER, as_json=self._invocation.json):
-            anyio.run(send_alerts, self._settings, self._alerts)
+            run_loop(send_alerts, self._settings, self._alerts)

@@ -11,6 +11,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.output import Output
 from s3k_async.model import CacheStatistics
 
@@ -64,13 +65,12 @@ class Invocation:
 
     def run(self, work: Callable[[Clients], Awaitable[T]]) -> T:
         """Run a command's work in an event loop, with its volumes."""
-        import anyio
 
         async def main() -> T:
             async with Clients(self) as clients:
                 return await work(clients)
 
-        return anyio.run(main)
+        return run_loop(main)
 
     def resolve(self, volume: str | None) -> VolumeConfig:
         """The configuration for a volume's address, or for the default volume. Raises

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
-from anyio import to_thread
 
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.cli.output import status_fields
 from s3k_async.listing.listings import arrow_schema
@@ -71,10 +71,10 @@ async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
         async for status in found:
             held.append(status)
             if len(held) == LINES:
-                await to_thread.run_sync(part.write, _lines(held))
+                await in_thread(part.write, _lines(held))
                 count += len(held)
                 held.clear()
-        await to_thread.run_sync(part.write, _lines(held))
+        await in_thread(part.write, _lines(held))
         return count + len(held)
 
     return await _whole(file, fill)
@@ -96,10 +96,10 @@ async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
                 count += batch.num_rows
                 waiting += batch.num_rows
                 if waiting >= ROW_GROUP:
-                    await to_thread.run_sync(_write_rows, writer, held)
+                    await in_thread(_write_rows, writer, held)
                     held, waiting = [], 0
-            await to_thread.run_sync(_write_rows, writer, held)
-            await to_thread.run_sync(writer.close)
+            await in_thread(_write_rows, writer, held)
+            await in_thread(writer.close)
         finally:
             part.over = True
             writer.close()

@@ -21,11 +21,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
-import anyio.to_thread
-
 from s3k_async._core.file_modes import open_private
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.errors import ConfigError, UnreachableError
 
 __all__ = ["VOLUME", "EngineState", "LocalEngines"]
@@ -232,7 +231,7 @@ async def _until(ready: Callable[[], bool], pid: int, log: str) -> None:
     """Wait until an engine is ready. Raises UnreachableError if it ends first, or takes too
     long."""
     end = SYSTEM.monotonic() + _READY_SECONDS
-    while not await anyio.to_thread.run_sync(ready):
+    while not await in_thread(ready):
         if _has_ended(pid) or SYSTEM.monotonic() > end:
             raise UnreachableError("an engine did not start; its log says why", path=log)
         await SYSTEM.sleep(_LOOK_SECONDS)

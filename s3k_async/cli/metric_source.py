@@ -12,8 +12,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from anyio import to_thread
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.cli.standard_input import pieces_of, standard_input
 from s3k_async.config import AwsConfig
@@ -69,7 +68,7 @@ class MetricSource:
         from s3k_async.backends.aws.direct_http import Bounds
         from s3k_async.backends.aws.unsigned_http import UnsignedHttp
 
-        settings = await to_thread.run_sync(_through_proxy, url, self._settings)
+        settings = await in_thread(_through_proxy, url, self._settings)
         try:
             async with UnsignedHttp(url, settings, self.address) as http:
                 status, headers, body = await http.ask(
@@ -93,7 +92,7 @@ class MetricSource:
         if self.address == STANDARD_INPUT:
             return await self._joined(standard_input())
         with local_tree.local_errors(self.address):
-            descriptor = await to_thread.run_sync(_opened, self.address)
+            descriptor = await in_thread(_opened, self.address)
             try:
                 return await self._joined(pieces_of(descriptor))
             finally:

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO, Final, Literal
 
-from anyio import to_thread
-
 from s3k_async._core.paths import normalize
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.cli.standard_input import pieces_of, standard_input
 from s3k_async.cli.volume_addresses import Address, parse_address
@@ -62,16 +61,14 @@ class PathList:
         """The records, up to CHUNK at a time. Raises InvalidArgumentError if the file was changed
         since validation."""
         records = self._reader.records()
-        while chunk := await to_thread.run_sync(
-            lambda: [each for each, _ in islice(records, CHUNK)]
-        ):
+        while chunk := await in_thread(lambda: [each for each, _ in islice(records, CHUNK)]):
             yield chunk
 
     async def chunks_by_volume(self) -> AsyncGenerator[tuple[str | None, list[str]], None]:
         """The address of each volume, and its normalised paths in a chunk. Raises the errors of
         `chunks`."""
         records = self._reader.records()
-        while chunk := await to_thread.run_sync(lambda: list(islice(records, CHUNK))):
+        while chunk := await in_thread(lambda: list(islice(records, CHUNK))):
             found: dict[str | None, list[str]] = {}
             for paths, addresses in chunk:
                 for path, address in zip(paths, addresses, strict=True):
@@ -92,19 +89,17 @@ async def open_list(
     try:
         name = "standard input" if file == STANDARD_INPUT else file
         reader = _Reader(stream, name, fields, null, annotated)
-        volume, count = await to_thread.run_sync(reader.check)
+        volume, count = await in_thread(reader.check)
         yield PathList(volume, count, name, reader)
     finally:
-        await to_thread.run_sync(stream.close)
+        await in_thread(stream.close)
 
 
 async def _opened(file: str) -> BinaryIO:
     if file == STANDARD_INPUT:
         return await _kept(standard_input())
     with local_tree.local_errors(file):
-        descriptor = await to_thread.run_sync(
-            os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        )
+        descriptor = await in_thread(os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise InvalidArgumentError("a list is a file, not a directory", path=file)
@@ -119,12 +114,12 @@ async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
     """A temporary file with the contents of a stream."""
     where = tempfile.gettempdir()
     with local_tree.local_errors(where):
-        kept = await to_thread.run_sync(tempfile.TemporaryFile)
+        kept = await in_thread(tempfile.TemporaryFile)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
-                    await to_thread.run_sync(kept.write, piece)
-            await to_thread.run_sync(kept.flush)
+                    await in_thread(kept.write, piece)
+            await in_thread(kept.flush)
         except BaseException:
             kept.close()
             raise

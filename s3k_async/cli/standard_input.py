@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import BinaryIO, cast
 
 import anyio
-from anyio import to_thread
 
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.transfer import CHUNK
 from s3k_async.errors import InvalidArgumentError
 
@@ -44,7 +44,7 @@ async def pieces_of(descriptor: int) -> AsyncGenerator[bytes, None]:
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:
         if regular:
-            piece = await to_thread.run_sync(os.read, descriptor, CHUNK)
+            piece = await in_thread(os.read, descriptor, CHUNK)
         else:
             piece = await _when_ready(descriptor)
         if not piece:
@@ -60,5 +60,5 @@ async def _when_ready(descriptor: int) -> bytes:
     try:
         await anyio.wait_readable(descriptor)
     except PermissionError:  # files that never block, such as /dev/null, cannot be waited for
-        return await to_thread.run_sync(os.read, descriptor, PIECE)
+        return await in_thread(os.read, descriptor, PIECE)
     return os.read(descriptor, PIECE)

@@ -14,7 +14,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
-from s3k_async._core.active_calls import critical
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.object_version import digest_in
 from s3k_async._native import Xxh3_128
@@ -144,13 +143,17 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
         isinstance(reason, S3kError) and reason.before_change
     ):
         return
-    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-        try:
-            await storage.delete(physical)
-        except S3kError as error:
-            _LOG.warning(
-                "unpublished bytes at %s are left to garbage collection: %s", physical, error
-            )
+
+    async def drop() -> None:
+        with anyio.move_on_after(CLEANUP_SECONDS):
+            try:
+                await storage.delete(physical)
+            except S3kError as error:
+                _LOG.warning(
+                    "unpublished bytes at %s are left to garbage collection: %s", physical, error
+                )
+
+    await to_the_end(drop)
 
 
 def check_mode(mode: str, path: str) -> None:
@@ -261,12 +264,18 @@ async def reserve(store: MetadataStore, path: str, *, exclusive: bool) -> tuple[
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
     """Remove this writer's reservation; bounded in time, and shielded from cancellation."""
-    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-        try:
-            await store.abandon(reservation)
-        except S3kError as error:
-            # After its lease expires any client may take the path.
-            _LOG.warning("the reservation of %s could not be removed: %s", reservation.path, error)
+
+    async def abandon() -> None:
+        with anyio.move_on_after(CLEANUP_SECONDS):
+            try:
+                await store.abandon(reservation)
+            except S3kError as error:
+                # After its lease expires any client may take the path.
+                _LOG.warning(
+                    "the reservation of %s could not be removed: %s", reservation.path, error
+                )
+
+    await to_the_end(abandon)
 
 
 class FileReader:
@@ -851,7 +860,10 @@ class FileWriter:
     async def _drop(self) -> None:
         """Abort the upload and remove the reservation; bounded in time, and shielded from
         cancellation."""
-        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        await to_the_end(self._drop_at_once)
+
+    async def _drop_at_once(self) -> None:
+        with anyio.move_on_after(CLEANUP_SECONDS):
             await self._upload.abort()
             if not self._reserved:
                 return

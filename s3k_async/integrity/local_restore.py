@@ -15,11 +15,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import anyio.to_thread
-
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
 from s3k_async._core.runtime import Runtime
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
 from s3k_async.backends.ports.key_ranges import HEX
 from s3k_async.backends.ports.pagination import list_pages
@@ -87,8 +86,8 @@ async def plan_restore(
                 plan.add_existing(page)
         # In a thread, so that the lock can be renewed meanwhile.
         now_ms = runtime.now_ms()
-        await anyio.to_thread.run_sync(plan.decide, now_ms)
-        await anyio.to_thread.run_sync(plan.tree.make_a_tree, now_ms)
+        await in_thread(plan.decide, now_ms)
+        await in_thread(plan.tree.make_a_tree, now_ms)
     except BaseException:
         plan.close()
         raise

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.errors import ConfigError
 from s3k_async.listing.listings import arrow_schema
 
@@ -47,7 +46,7 @@ class BatchListing(AsyncIterator["pa.RecordBatch"]):
         iteration.
         """
         table = await self.to_arrow()
-        return await to_thread.run_sync(data_frame, table)
+        return await in_thread(data_frame, table)
 
 
 def table_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:

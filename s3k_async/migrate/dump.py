@@ -8,13 +8,12 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from anyio.to_thread import run_sync
-
 from s3k_async._core.file_modes import open_private
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.metering import Requests, counted
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import Entries
 from s3k_async.errors import InvalidPathError, PathNotFoundError
 from s3k_async.listing.listings import Listing
@@ -60,7 +59,7 @@ async def dump_volume(
     IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a socket),
     PermissionDeniedError, NoSpaceError, and the services' errors.
     """
-    target = await run_sync(replaceable, target)
+    target = await in_thread(replaceable, target)
     top, header = await dump_top(
         volume, path, include_uncommitted=include_uncommitted, runtime=runtime
     )
@@ -72,7 +71,7 @@ async def dump_volume(
             nonlocal end
             require_valid(page, volume)
             for start in range(0, len(page), CHUNK):
-                more = await run_sync(writer.write, page[start : start + CHUNK])
+                more = await in_thread(writer.write, page[start : start + CHUNK])
                 end = end.plus(more.files, more.directories, more.bytes)
             if progress is not None:
                 progress(Progress("dump", end.entries, bytes=end.bytes))
@@ -80,7 +79,7 @@ async def dump_volume(
         async with aclosing(_found(volume, top, include_uncommitted)) as pages:
             async for page in pages:
                 await add(page)
-        await run_sync(writer.finish, end)
+        await in_thread(writer.finish, end)
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
 
 
@@ -148,13 +147,18 @@ def _create(path: str) -> BinaryIO:
 async def _appearing(path: str, runtime: Runtime) -> AsyncIterator[BinaryIO]:
     """A temporary file, renamed into place at the end of the body."""
     building = f"{path}.{runtime.uuid()}.part"
+    made: list[BinaryIO] = []
     with os_errors(path):
-        file = await run_sync(_create, building)
         try:
-            with file:
-                yield file
-                await run_sync(flush, file)
-            await run_sync(place, building, path)
+            try:
+                # A cancellation is raised once the file is created.
+                await in_thread(lambda: made.append(_create(building)))
+                yield made[0]
+                await in_thread(flush, made[0])
+            finally:
+                for file in made:
+                    file.close()
+            await in_thread(place, building, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(building)

@@ -14,11 +14,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from anyio.to_thread import run_sync
-
 from s3k_async import _native
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BlobExistsError, BusyError, ItemFormatError
 from s3k_async.integrity.facts import FindingKind
@@ -150,7 +149,7 @@ class _LayoutChange:
             with closing(self._places(self._old)) as places:
                 await self._walk("index", places, self._old)
                 # In a thread, so that the lock can be renewed.
-                await run_sync(places.end)
+                await in_thread(places.end)
                 if not lock.done:
                     lock.touched = False  # the interrupted run had not started to copy
                     await self._require_no_transaction()

@@ -7,12 +7,11 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from anyio.to_thread import run_sync
-
 from s3k_async._core.concurrency import gather
 from s3k_async._core.metering import RequestCounter, Requests, counted
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
@@ -128,7 +127,7 @@ async def load_volume(
         raise InvalidArgumentError(
             "bytes are adopted where they are, or copied; not both", path=source
         )
-    loader = await run_sync(
+    loader = await in_thread(
         _alone, source, bytes_from, adopt, progress or (lambda _: None), runtime
     )
     if adopt and loader.dump.header.volume_id:
@@ -265,7 +264,7 @@ class _LocalLoader:
         missing: list[str] = []
         async with aclosing(off_loop(self.file.chunks())) as chunks:
             async for chunk in chunks:
-                await run_sync(landing.judge, chunk)
+                await in_thread(landing.judge, chunk)
                 if self.bytes_from is not None:
                     _require_copyable(chunk, self.bytes_from)
                 landing.require_features(chunk, whole=self.bytes_from is not None)

@@ -7,11 +7,10 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from anyio.to_thread import run_sync
-
 from s3k_async import _native
 from s3k_async._core.concurrency import gather
 from s3k_async._core.paths import normalize
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
@@ -180,7 +179,7 @@ async def off_loop(
 ) -> AsyncGenerator[list[Entry], None]:
     """The chunks, each read in a worker thread."""
     try:
-        while (chunk := await run_sync(next, chunks, None)) is not None:
+        while (chunk := await in_thread(next, chunks, None)) is not None:
             yield chunk
     finally:
         chunks.close()

@@ -8,8 +8,7 @@ from contextlib import aclosing
 from io import RawIOBase
 from typing import Final, Protocol, TypeAlias
 
-from anyio.to_thread import run_sync
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.errors import ArgumentTypeError, EndOfFileError
 
@@ -76,7 +75,7 @@ async def _of_file(
     skip, left = offset, size
     while left != 0:
         wanted = skip or left
-        piece = await run_sync(_read, file, CHUNK if wanted is None else min(CHUNK, wanted))
+        piece = await in_thread(_read, file, CHUNK if wanted is None else min(CHUNK, wanted))
         if not piece:
             return
         skip, piece = max(0, skip - len(piece)), piece[skip:]
@@ -116,7 +115,7 @@ async def store_pieces(parts: AsyncIterator[bytes], target: Target) -> int:
             f"a target is a path or an open binary file, not {type(target).__name__}"
         )
     async for piece in parts:
-        await run_sync(_write, target, piece)
+        await in_thread(_write, target, piece)
         written += len(piece)
     return written
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
-import anyio
-
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.metering import deferred
 
 __all__ = ["MARKS_UNDER_WAY", "DeferredCommits"]
@@ -61,8 +61,8 @@ class DeferredCommits:
             tasks = set(self._tasks)
             for task in tasks:
                 task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.gather(*tasks, return_exceptions=True)
+            if tasks:
+                await to_the_end(partial(asyncio.wait, tasks))
             raise
 
     async def _write(self, write: Callable[[], Awaitable[object]], pid: int) -> None:

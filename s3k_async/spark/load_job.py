@@ -17,7 +17,6 @@ from os.path import isdir, join, lexists
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
-from anyio.to_thread import run_sync
 from pyspark import StorageLevel
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -28,6 +27,7 @@ from s3k_async._core.metering import Requests
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.paths import normalize
 from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._sync.loop_thread import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -260,8 +260,8 @@ class _TaskLoader:
         """Create the directories that the dump and the table lack; `counted`: only count them."""
         landing = self.dump.landing(volume)
         parents = DumpDirectories(landing, SYSTEM)
-        rows = await run_sync(lambda: iter(self.lacking.orderBy("path").toLocalIterator()))
-        while some := await run_sync(lambda: [row.path for row in islice(rows, _PARENTS)]):
+        rows = await in_thread(lambda: iter(self.lacking.orderBy("path").toLocalIterator()))
+        while some := await in_thread(lambda: [row.path for row in islice(rows, _PARENTS)]):
             absent = await parents.absent(some)
             if not counted:
                 await landing.load(absent, lock.check)
@@ -402,7 +402,7 @@ class _Delegates:
                         if self.aim == "load":
                             await landing.load(chunk, delegate.check)
                         else:
-                            await run_sync(landing.judge, chunk)
+                            await in_thread(landing.judge, chunk)
                             landing.require_features(chunk)
                         if self.aim == "check":
                             missing += await landing.lacking(chunk)

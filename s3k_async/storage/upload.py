@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from s3k_async._core.active_calls import critical
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer, Upload
 from s3k_async.config import Tuning
@@ -277,7 +277,10 @@ class PhysicalWriter:
             )
         self._pending = PendingBytes()
         upload, self._upload = self._upload, None
-        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        await to_the_end(partial(self._end, upload))
+
+    async def _end(self, upload: Upload | None) -> None:
+        with anyio.move_on_after(CLEANUP_SECONDS):
             for task in self._parts:
                 task.cancel()
             if self._parts:

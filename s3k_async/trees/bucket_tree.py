@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from anyio import to_thread
-
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import normalize
 from s3k_async.backends.location import BlobLocation, OpenContext
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore
@@ -110,11 +109,11 @@ class BucketTree:
         with PathSort() as sorter:
             async with aclosing(list_pages(self.blobs, self.prefix)) as pages:
                 async for page in pages:
-                    await to_thread.run_sync(sorter.add, self._shown(page, skipped))
+                    await in_thread(sorter.add, self._shown(page, skipped))
             found = with_directories(
                 sorter.pages(), lambda path, error: skipped(self.full_name(path), error)
             )
-            while (batch := await to_thread.run_sync(next, found, None)) is not None:
+            while (batch := await in_thread(next, found, None)) is not None:
                 for entry in batch:
                     yield entry
 
@@ -125,7 +124,7 @@ class BucketTree:
             async with aclosing(list_first_level(self.blobs, self.prefix)) as pages:
                 async for page in pages:
                     shown = [_first_level(entry) for entry in self._shown(page, skipped)]
-                    await to_thread.run_sync(sorter.add, shown)
+                    await in_thread(sorter.add, shown)
             last = ("", False)
             for batch in sorter.pages():
                 for entry in batch:

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from itertools import islice
 
-from anyio import to_thread
-
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.file_writes import LARGE, NewFile, written_alone
 from s3k_async.bulk.local_tree import LocalEntry
@@ -69,9 +68,9 @@ class DirectoryTree:
 
     async def exists(self) -> bool:
         """Whether the directory exists."""
-        if await to_thread.run_sync(os.path.isdir, self.root):
+        if await in_thread(os.path.isdir, self.root):
             return True
-        if await to_thread.run_sync(os.path.lexists, self.root):
+        if await in_thread(os.path.lexists, self.root):
             raise NotDirectoryError(
                 "a tree is a directory; s3k put copies single files", path=self.label
             )
@@ -85,7 +84,7 @@ class DirectoryTree:
         found = local_tree.in_order(self.root, failures)
         batch: Sequence[LocalEntry] = [LocalEntry("", True)]
         while batch:
-            batch = await to_thread.run_sync(_scanned, found)
+            batch = await in_thread(_scanned, found)
             # Before the entries that follow: these show that something is missing.
             for path, failure in failures:
                 assert isinstance(failure, S3kError)
@@ -121,8 +120,8 @@ class DirectoryTree:
         """A directory with the permissions of a new one."""
         place = self.full_name(entry.path)
         if entry.path:
-            await to_thread.run_sync(self._need_inside, place)
-        await to_thread.run_sync(local_tree.make_directory, place)
+            await in_thread(self._need_inside, place)
+        await in_thread(local_tree.make_directory, place)
 
     async def copy_files(
         self,
@@ -151,15 +150,15 @@ class DirectoryTree:
         a file, the link."""
         for entry in entries:
             try:
-                await to_thread.run_sync(self._remove, entry)
+                await in_thread(self._remove, entry)
             except S3kError as error:
                 failed(entry, error)
 
     async def _write(self, source: FileTree, entry: TreeEntry, overwrite: bool) -> int:
         place = self.full_name(entry.path)
         above = os.path.dirname(place)
-        await to_thread.run_sync(self._need_inside, above)
-        await to_thread.run_sync(local_tree.make_directory, above)
+        await in_thread(self._need_inside, above)
+        await in_thread(local_tree.make_directory, above)
         size = 0
         async with (
             local_tree.appearing(place, overwrite=overwrite) as descriptor,

@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from anyio import to_thread
-
 from s3k_async._core.object_version import digest_in
+from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import normalize
 from s3k_async.bulk.file_writes import NewFile
 from s3k_async.bulk.local_tree import local_errors
@@ -62,20 +61,20 @@ class ListingTree:
 
     async def exists(self) -> bool:
         """Whether the file exists."""
-        return await to_thread.run_sync(os.path.isfile, self.file)
+        return await in_thread(os.path.isfile, self.file)
 
     async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the directory. Raises InvalidArgumentError (no listing, or a path occurs
         twice)."""
         with PathSort() as sorter:
             rows = self._rows()
-            while batch := await to_thread.run_sync(lambda: list(islice(rows, READ))):
-                await to_thread.run_sync(sorter.add, batch)
+            while batch := await in_thread(lambda: list(islice(rows, READ))):
+                await in_thread(sorter.add, batch)
             found = with_directories(
                 self._distinct(sorter.pages()),
                 lambda path, error: skipped(self.full_name(path), error),
             )
-            while (page := await to_thread.run_sync(next, found, None)) is not None:
+            while (page := await in_thread(next, found, None)) is not None:
                 for entry in page:
                     yield entry
 

@@ -18,8 +18,6 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, cast, get_args
 
-import anyio
-
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
@@ -408,8 +406,7 @@ class TransactionRecords:
             async with keep_renewed(partial(self._renew, txn), RENEW_SECONDS, self._runtime):
                 yield
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._end(txn)
+            await to_the_end(partial(self._end, txn))
 
     async def _renew(self, txn: OwnedTransaction) -> None:
         txn.check()

@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-import anyio.to_thread
-
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.backends.ports.pagination import list_all, scan_all
@@ -139,7 +138,7 @@ async def destroy_volume(
                 raise VolumeMismatchError("the table now has another volume", path=where)
         await connections.retry_write(table.drop)
     if config.table.home is not None and record.data == "./data/":
-        await anyio.to_thread.run_sync(_remove_home, config.table.home)
+        await in_thread(_remove_home, config.table.home)
     return left
 
 

@@ -549,3 +549,22 @@ async def test_every_error_is_one_of_the_package(start: Start) -> None:
     assert isinstance(raised.value, ServiceError)
     assert raised.value.service_code == "WRONGTYPE"
     await table.close()
+
+
+async def test_cancelled_requests_give_their_connection_back(start: Start) -> None:
+    """Also those that are cancelled again while others wait for the connection."""
+    server = start()
+    table = server.table(max_connections=1)
+    await table.create()
+    for steps in range(30):
+        tasks = [asyncio.create_task(table.get(Key("p", str(each)))) for each in range(4)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        while not all(task.done() for task in tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(10):
+            assert await table.get(Key("p", "other")) is None, steps
+    await table.close()

@@ -197,6 +197,23 @@ class Terminate(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Terminate())
 """
 
+SCHEDULING = """
+import asyncio, itertools
+calls = itertools.count()
+usual = asyncio.BaseEventLoop.call_soon
+def call_soon(self, callback, *arguments, context=None):
+    if {}:
+        signal.raise_signal(signal.SIGTERM)
+    return usual(self, callback, *arguments, context=context)
+asyncio.BaseEventLoop.call_soon = call_soon
+"""
+
+BEGINNING = SCHEDULING.format("next(calls) == 0")
+"""When the event loop schedules the first step of the command."""
+
+ENDING = SCHEDULING.format('getattr(callback, "__qualname__", "") == "WorkerThread.stop"')
+"""When it has ended, and the end of its worker threads is scheduled."""
+
 TERMINATED = 143, b"s3k: terminated\n"
 
 
@@ -208,6 +225,7 @@ TERMINATED = 143, b"s3k: terminated\n"
         (WRAPPED.format("s3k_async.cli.application"), *TERMINATED),
         (WRAPPED.format("s3k_async.cli.commands.browse"), *TERMINATED),
         (INNERMOST, *TERMINATED),
+        (BEGINNING, *TERMINATED),
         (SECOND, -signal.SIGTERM, b""),
     ],
     ids=[
@@ -216,6 +234,7 @@ TERMINATED = 143, b"s3k: terminated\n"
         "in the definition of a class, at first",
         "in the definition of a class",
         "during an import that the clock needs",
+        "at the begin of the event loop",
         "a second time",
     ],
 )
@@ -223,6 +242,15 @@ def test_a_process_that(text: str, code: int, errors: bytes, model: Path) -> Non
     command = [sys.executable, "-c", PROGRAM.format(text), "ls", f"{model}/vol:/"]
     done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", errors)
+
+
+def test_a_process_that_ends_its_threads(model: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    words = ["get", "-q", f"{model}/vol:/raw/a.csv", str(target)]
+    command = [sys.executable, "-c", PROGRAM.format(ENDING), *words]
+    done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == TERMINATED
+    assert target.exists()
 
 
 def test_an_interrupt_that_python_wraps() -> None:

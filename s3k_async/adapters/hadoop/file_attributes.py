@@ -6,8 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import Final
 
-from anyio import to_thread
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.adapters.hadoop.path_resolution import PathResolution
 from s3k_async.attributes import AttributeChange, check_name
 from s3k_async.bulk.entry_attributes import set_attributes
@@ -76,7 +75,7 @@ class FileAttributes(PathResolution):
         local = self._local(path)
         if username is None and groupname is None:
             raise InvalidArgumentError("neither an owner nor a group is given", path=local)
-        uid, gid = await to_thread.run_sync(self._ids, username, groupname, local)
+        uid, gid = await in_thread(self._ids, username, groupname, local)
         await self._client.set_attributes(local, uid=uid, gid=gid)
 
     async def set_times(self, path: str, modification_time: int, access_time: int) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import anyio
-
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.credentials import Credentials
@@ -68,10 +67,12 @@ class Channel:
     async def close(self) -> None:
         """Close the connections; requests under way fail. Idempotent."""
         self.open = False
-        with anyio.CancelScope(shield=True):
-            await self.credentials.close()
-            for exchange in list(self._exchanges.values()):
-                await exchange.close()
+        await to_the_end(self._close)
+
+    async def _close(self) -> None:
+        await self.credentials.close()
+        for exchange in list(self._exchanges.values()):
+            await exchange.close()
 
 
 def http_session(client: Any) -> Any:

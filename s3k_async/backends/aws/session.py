@@ -13,11 +13,13 @@ import asyncio
 import functools
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.aws.access import AwsConfig, without_user
 from s3k_async.backends.aws.encryption import (
@@ -173,8 +175,7 @@ class AwsClient:
         if self._process != os.getpid():
             _inherited.extend(each for each in (context, channel) if each is not None)
         elif self._loop is asyncio.get_running_loop():
-            with anyio.CancelScope(shield=True):
-                await _close_client(context, channel)
+            await to_the_end(partial(_close_client, context, channel))
 
     def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process = os.getpid()

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-import anyio
-
+from s3k_async._core.concurrency import to_the_end
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.direct_http import Bounds
 from s3k_async.backends.aws.endpoint import AnyExchange
@@ -64,8 +63,7 @@ class UnsignedHttp:
         """Close the connection."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            with anyio.CancelScope(shield=True):
-                await exchange.close()
+            await to_the_end(exchange.close)
 
     async def __aenter__(self) -> Self:
         return self

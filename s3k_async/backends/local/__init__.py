@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from anyio.to_thread import run_sync
-
 from s3k_async._core.file_modes import make_parent
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import BlobCapabilities, BlobLocation, OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
@@ -50,7 +49,7 @@ class LocalDirectory(BlobLocation):
         return LocalDisk(self.path)
 
     async def prepare(self) -> None:
-        await run_sync(make_parent, self.path)
+        await in_thread(make_parent, self.path)
 
     def text(self, home: str | None) -> str:
         directory = os.path.abspath(self.path)

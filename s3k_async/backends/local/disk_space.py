@@ -6,8 +6,7 @@ import os
 import shutil
 from dataclasses import dataclass
 
-from anyio.to_thread import run_sync
-
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.ports.service_inspection import DiskSpace
 
 __all__ = ["LocalDisk"]
@@ -21,7 +20,7 @@ class LocalDisk:
 
     async def space(self) -> DiskSpace:
         """As `DiskInspection.space`."""
-        return await run_sync(_space, self.directory)
+        return await in_thread(_space, self.directory)
 
 
 def _space(directory: str) -> DiskSpace:

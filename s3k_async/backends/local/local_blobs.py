@@ -268,7 +268,7 @@ class LocalBlobs:
     async def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None and writer.process == os.getpid():
-            await writer.close()
+            await to_the_end(writer.close)
 
     async def _write_together(self, write: FileWrite) -> BlobInfo:
         """Write a file with others that wait at the same time. It is written to the end even if the

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 from urllib.parse import quote, unquote
 
-from anyio.to_thread import run_sync
-
 from s3k_async._core.file_modes import make_parent
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.location import (
     BlobCapabilities,
@@ -59,7 +58,7 @@ class _RocksdbLocation(Location):
         return _url(_directory(text, base))
 
     async def prepare(self) -> None:
-        await run_sync(make_parent, os.path.join(self.path, _TABLE))
+        await in_thread(make_parent, os.path.join(self.path, _TABLE))
 
 
 def _url(path: str) -> str:

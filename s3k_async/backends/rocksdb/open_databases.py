@@ -15,8 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.file_modes import make_directories
 from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import Runtime
@@ -184,7 +186,8 @@ class SharedDatabase:
         self._closed = True
         database, self._database = self._database, None
         if database is not None and database.process == os.getpid():
-            await self._threads.run(lambda: _release(_open_databases(), database))
+            release = partial(_release, _open_databases(), database)
+            await to_the_end(partial(self._threads.run, release))
 
     def _current(self) -> Database | None:
         """The database if this store has it open."""

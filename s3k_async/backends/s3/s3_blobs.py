@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import quote, unquote_plus, urlencode
 
 import anyio
 
-from s3k_async._core.concurrency import run_all
+from s3k_async._core.concurrency import run_all, to_the_end
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.bounds import in_time
 from s3k_async.backends.aws.encryption import storage_parameters
@@ -444,12 +445,12 @@ class S3Blobs:
         except BaseException:
             # The first error is raised, not that of the abort; `drop` or a lifecycle rule removes
             # leftover parts.
-            with (
-                anyio.move_on_after(self._service.read_timeout, shield=True),
-                suppress(S3kError),
-            ):
-                await upload.abort()
+            await to_the_end(partial(self._abort, upload))
             raise
+
+    async def _abort(self, upload: S3Upload) -> None:
+        with anyio.move_on_after(self._service.read_timeout), suppress(S3kError):
+            await upload.abort()
 
     async def delete(self, key: str) -> None:
         await self._delete_object(self.full_key(key))

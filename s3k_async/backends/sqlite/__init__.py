@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from anyio.to_thread import run_sync
-
 from s3k_async._core.file_modes import make_parent
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.location import OpenContext, TableCapabilities, TableLocation, TableStore
@@ -50,7 +49,7 @@ class SqliteFile(TableLocation):
         return LocalDisk(self.home)
 
     async def prepare(self) -> None:
-        await run_sync(make_parent, self.path)
+        await in_thread(make_parent, self.path)
 
     @property
     def label(self) -> str:

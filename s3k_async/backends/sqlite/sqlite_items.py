@@ -23,6 +23,7 @@ from typing import TypeAlias, TypeVar
 
 from anyio.lowlevel import RunVar
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import os_errors, sync_directory
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -224,8 +225,11 @@ class SqliteItems:
     async def close(self) -> None:
         state, self._state = self._state, None
         if state is not None and state.process == os.getpid():
-            await state.drained()
-            await self._threads.run(state.close)
+            await to_the_end(partial(self._end, state))
+
+    async def _end(self, state: _State) -> None:
+        await state.drained()
+        await self._threads.run(state.close)
 
     async def space(self) -> StorageSpace:
         """The file system of the database file."""

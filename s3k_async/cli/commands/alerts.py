@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
-import anyio
 import click
 
 from s3k_async.alerts.alert_queue import AlertQueue
 from s3k_async.alerts.sink_address import parse_sink
 from s3k_async.cli.command import CommandGroup, VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 
@@ -36,7 +36,7 @@ def _with_queue(invocation: Invocation, sink: str, work: Callable[[AlertQueue], 
         async with AlertQueue(address, settings.service) as queue:
             return await work(queue)
 
-    return anyio.run(main)
+    return run_loop(main)
 
 
 @alerts.command(cls=VolumeCommand)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
-import anyio
 import click
 
 from s3k_async.backends.dynamodb import with_options
 from s3k_async.backends.dynamodb.table_options import StreamView, TableOptions
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.volume_addresses import parse_volume_address
 from s3k_async.config import VolumeConfig
@@ -113,7 +113,7 @@ def set_capacity(
     if address.path != "/" or address.volume is None:
         raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     config = invocation.resolve(address.volume)
-    changed = anyio.run(lambda: apply(config, read_units=read_units, write_units=write_units))
+    changed = run_loop(lambda: apply(config, read_units=read_units, write_units=write_units))
     text = "on demand" if on_demand else f"{read_units} read units, {write_units} write units"
     invocation.say(
         f"{config.table.label}: {text}{'' if changed else ' (unchanged)'}",

@@ -15,6 +15,7 @@ from s3k_async.alerts.alert import Alert, AlertSource
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -250,8 +251,6 @@ def _run(
     invocation: Invocation, arguments: tuple[str, ...], path: str | None, check: _Check[T]
 ) -> None:
     """Open the volume that is meant, check it below the path that is meant, and tell."""
-    import anyio
-
     address = _address(arguments)
     if path is not None and address.path != ROOT:
         raise click.UsageError("give the path either in VOLUME or by --path")
@@ -278,7 +277,7 @@ def _run(
             return report
 
     with CommandAlerts(invocation, config, check.operation) as alerts:
-        report = anyio.run(main)
+        report = run_loop(main)
         alerts.add(lambda source: check.alerts(source, report))
         check.show(invocation, report)
 

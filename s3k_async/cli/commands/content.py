@@ -9,9 +9,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import click
-from anyio import to_thread
 
 from s3k_async._core.paths import normalize
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.transfer import ProgressCallback, download, upload, verified
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.commands.excerpts import span
@@ -131,7 +131,7 @@ def put(
         if local == "-":
             done = await _put_stream(client, address.path, overwrite=not no_overwrite)
             return done, shown(client, normalize(address.path))
-        is_dir = await to_thread.run_sync(os.path.isdir, local)
+        is_dir = await in_thread(os.path.isdir, local)
         if is_dir and not recursive:
             raise IsDirectoryError("a local directory needs -r", path=local)
         place = await destination(
@@ -229,7 +229,7 @@ def get(
         into = (
             several
             or local.endswith("/")
-            or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
+            or (status.is_file and await in_thread(os.path.isdir, local))
         )
         place = os.path.join(local, status.name) if into else local
         done = await download(

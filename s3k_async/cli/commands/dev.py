@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async.cli.command import CommandGroup, PlainCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.local_engines import VOLUME, EngineState, LocalEngines
 
@@ -51,7 +51,7 @@ def up(invocation: Invocation, directory: str) -> None:
         await init_volume(config, exist_ok=True)
         return states
 
-    _show(invocation, engines, anyio.run(work))
+    _show(invocation, engines, run_loop(work))
     if not invocation.json and not invocation.quiet:
         invocation.output.line(f"export S3K_CONFIG={shlex.quote(engines.config)}")
 
@@ -62,7 +62,7 @@ def up(invocation: Invocation, directory: str) -> None:
 def down(invocation: Invocation, directory: str) -> None:
     """Stop the engines. Their data is kept for the next up."""
     engines = LocalEngines(directory)
-    ended = anyio.run(engines.down)
+    ended = run_loop(engines.down)
     names = ", ".join(each.program for each in ended) or "nothing"
     invocation.say(f"ended {names}", ended=[each.program for each in ended])
 

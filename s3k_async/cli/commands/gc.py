@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
@@ -17,6 +16,7 @@ from s3k_async.alerts.finding_alerts import collection_alerts
 from s3k_async.cli.command import Amount, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.durations import duration_option
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -147,7 +147,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             return marked, swept, reclaimed
 
     with CommandAlerts(invocation, config, "gc") as alerts:
-        marked, swept, reclaimed = anyio.run(work)
+        marked, swept, reclaimed = run_loop(work)
         alerts.add(lambda source: collection_alerts(source, marked, swept))
         print_collection(invocation, marked, swept, reclaimed)
 

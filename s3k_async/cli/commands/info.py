@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural, time_text
 from s3k_async.cli.volume_addresses import parse_volume_address
@@ -45,7 +45,7 @@ def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
         finally:
             await opened.close()
 
-    document = _document(anyio.run(work))
+    document = _document(run_loop(work))
     if invocation.json:
         invocation.output.json(document)
         return

@@ -7,12 +7,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.commands.capacity import table_options, with_table_options
 from s3k_async.cli.durations import duration_option
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
@@ -101,7 +101,7 @@ def init(
     saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)
-    record = anyio.run(
+    record = run_loop(
         lambda: init_volume(
             config,
             exist_ok=exist_ok,
@@ -195,7 +195,7 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) permanently?"):
         raise click.UsageError("nothing was destroyed: confirm with --yes")
     try:
-        left = anyio.run(lambda: destroy_volume(config, force=force))
+        left = run_loop(lambda: destroy_volume(config, force=force))
     except DirectoryNotEmptyError as error:
         raise DirectoryNotEmptyError(f"{error.message} (--force)", path=where) from error
     text = f"destroyed {volume}"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
@@ -98,7 +98,7 @@ def dump(
         finally:
             await opened.close()
 
-    print_dump(invocation, anyio.run(work), target, format=form, path=top)
+    print_dump(invocation, run_loop(work), target, format=form, path=top)
 
 
 def print_dump(invocation: Invocation, done: DumpResult, target: str, **more: object) -> None:
@@ -173,7 +173,7 @@ def load(
                 progress=meter.part(),
             )
 
-    print_load(invocation, anyio.run(work), source, volume)
+    print_load(invocation, run_loop(work), source, volume)
 
 
 def print_load(
@@ -242,7 +242,7 @@ def reshard(
         with invocation.meter("reshard") as meter:
             return await reshard_volume(config, suffix_count, hash=hash_name, progress=meter.part())
 
-    done = anyio.run(work)
+    done = run_loop(work)
     differs = config.suffix_count not in (None, done.suffix_count) or config.hash not in (
         None,
         done.hash,
@@ -326,13 +326,13 @@ def migrate(
     if layout is None and no_check:
         raise click.UsageError("--no-check belongs to --layout")
     if hot:
-        is_new = anyio.run(
+        is_new = run_loop(
             lambda: add_hot_location(config, hot, on_this_machine=hot_on_this_machine)
         )
         invocation.say(f"{volume} has the hot location {hot}", volume=volume, hot=hot, added=is_new)
         return
     if layout is None:
-        added = anyio.run(enable_features, config, enable)
+        added = run_loop(enable_features, config, enable)
         invocation.say(
             f"{volume} has the features {', '.join(enable)}",
             volume=volume,
@@ -350,7 +350,7 @@ def _change_layout(
         with invocation.meter("migrate") as meter:
             return await change_layout(config, layout, check=check, progress=meter.part())
 
-    done = anyio.run(work)
+    done = run_loop(work)
     differs = config.layout not in (None, done.layout)
     advice = "; the settings of the volume name another, change them" if differs else ""
     invocation.say(

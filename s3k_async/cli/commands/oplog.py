@@ -16,6 +16,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.bulk.publish import is_below
 from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.durations import time_or_age
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
@@ -88,7 +89,7 @@ def show(invocation: Invocation, what: str) -> None:
         finally:
             await volume.close()
 
-    object_id, findings = anyio.run(work)
+    object_id, findings = run_loop(work)
     known = [finding for finding in findings if isinstance(finding, LogRecord)]
     damage = [finding for finding in findings if isinstance(finding, DamagedLog)]
     if not known and not damage:
@@ -150,7 +151,7 @@ def tail(
         finally:
             await opened.close()
 
-    _print_damage(invocation, anyio.run(work))
+    _print_damage(invocation, run_loop(work))
 
 
 @oplog.command("size", cls=VolumeCommand)
@@ -173,7 +174,7 @@ def size(invocation: Invocation, volume: str | None) -> None:
         finally:
             await opened.close()
 
-    found = anyio.run(work)
+    found = run_loop(work)
     if not invocation.json:
         for kind, count in found.kinds.items():
             what = f"{plural(count.objects, 'object')}, {plural(count.bytes, 'byte')}"
@@ -221,7 +222,7 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
         finally:
             await opened.close()
 
-    done = anyio.run(work)
+    done = run_loop(work)
     invocation.say(
         _summary(done, yes=yes),
         objects=done.objects,
@@ -284,7 +285,7 @@ def retire(
                 old, new, dry_run=not yes, force=force, grace=grace, progress=meter.part()
             )
 
-    done = anyio.run(work)
+    done = run_loop(work)
     what = "moved" if yes else "dry run: would move"
     text = f"{what} {plural(done.moved if yes else done.objects, 'log object')} below {RETIRED}"
     if done.reservations:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.alerts.finding_alerts import restore_alerts
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.command_alerts import CommandAlerts
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -72,7 +72,7 @@ def restore(
             )
 
     with CommandAlerts(invocation, config, "fsck restore") as alerts:
-        report = anyio.run(work)
+        report = run_loop(work)
         alerts.add(lambda source: restore_alerts(source, report))
         print_restore(invocation, report, yes=yes)
 

@@ -10,6 +10,7 @@ import click
 
 from s3k_async._core.metric_totals import TotalsSnapshot
 from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.worker_threads import in_thread
 from s3k_async.adapters.prometheus_exposition import parse_exposition
 from s3k_async.cli.command import Amount, VolumeCommand
 from s3k_async.cli.invocation import Invocation
@@ -105,7 +106,7 @@ class _View:
         text = await self.source.read()
         at = SYSTEM.monotonic()
         try:
-            return _Scrape(await anyio.to_thread.run_sync(parse_exposition, text), at)
+            return _Scrape(await in_thread(parse_exposition, text), at)
         except InvalidArgumentError as error:
             error.name(self.source.address)
             raise

@@ -16,6 +16,7 @@ from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
 from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.check import print_repair, print_report
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -557,8 +558,6 @@ def whole_volume(volume: str | None, hint: str = "") -> Address:
 def record(volume: SparkVolume, run: LastRun | None) -> None:
     """Record a completed run, from the driver. An error is only a warning, since the report
     follows."""
-    import anyio
-
     from s3k_async.volumes import open_volume
 
     async def write() -> None:
@@ -571,7 +570,7 @@ def record(volume: SparkVolume, run: LastRun | None) -> None:
     if run is None:
         return
     try:
-        anyio.run(write)
+        run_loop(write)
     except S3kError as error:
         warnings.warn(f"the run was not recorded for s3k info: {error}", stacklevel=1)
 

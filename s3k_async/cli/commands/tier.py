@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import anyio
 import click
 
 from s3k_async._core.runtime import SYSTEM
@@ -15,6 +14,7 @@ from s3k_async.bulk.tier_overrides import tier_overrides
 from s3k_async.bulk.tier_warming import TierWarming, WarmResult
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.durations import duration_option
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.progress import ProgressMeter
@@ -59,7 +59,7 @@ def _with_tiers(
         finally:
             await found.close()
 
-    return anyio.run(opened)
+    return run_loop(opened)
 
 
 _BYTES = click.IntRange(min=0)

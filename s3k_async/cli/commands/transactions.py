@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import anyio
 import click
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.cli.volume_addresses import parse_volume_address
@@ -135,7 +135,7 @@ def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Aw
         finally:
             await opened.close()
 
-    return anyio.run(main)
+    return run_loop(main)
 
 
 def _is_volume(text: str) -> bool:

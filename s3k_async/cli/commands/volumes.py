@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.volumes.table_volumes import TableVolume, table_volumes
@@ -40,7 +40,7 @@ def volumes(invocation: Invocation, table: str) -> None:
                 else:
                     invocation.output.line(_line(each))
 
-    anyio.run(work)
+    run_loop(work)
 
 
 def _document(found: TableVolume) -> dict[str, Any]:

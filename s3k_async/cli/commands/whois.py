@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import anyio
 import click
 
 from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.integrity.object_owner import ObjectOwner, OwnerState, owner_of
 from s3k_async.volumes import open_volume
@@ -43,7 +43,7 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
         finally:
             await opened.close()
 
-    for owner in anyio.run(work):
+    for owner in run_loop(work):
         text = _TEXTS[owner.state].format(path=owner.path, version=owner.version)
         missing = "" if owner.size is not None else "; the object does not exist"
         invocation.say(f"{owner.key}: {text}{missing}", **asdict(owner))

@@ -40,6 +40,9 @@ LOCAL = "tests/backends/test_local.py"
 BATCHES = "tests/backends/test_batch_queue.py"
 SQLITE = "tests/backends/test_sqlite.py"
 VOLUME_LOCK = "tests/txn/test_volume_lock.py"
+WORKER_THREADS = "tests/test_worker_threads.py"
+CLOSED = "tests/client/test_repeated_cancellation.py::test_a_close_leaves_nothing_open"
+CANCELLED = "tests/client/test_repeated_cancellation.py::test_it_leaves_nothing_behind"
 CHAINS = "tests/layouts/test_chain_resolver.py"
 TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
@@ -1216,6 +1219,77 @@ DEFECTS: tuple[Defect, ...] = (
         f"{VOLUME_LOCK}::test_a_cancelled_task_leaves_no_lock",
     ),
     Defect(
+        "a blocking call that goes on after its task was cancelled",
+        "_core/worker_threads.py",
+        "        if ended is not None:\n",
+        "        if False:\n",
+        f"{WORKER_THREADS}::test_a_call_ends_before_the_cancellation_of_its_task",
+    ),
+    Defect(
+        "a blocking call that begins after its task was cancelled",
+        "_core/worker_threads.py",
+        "            if self._is_dropped:\n",
+        "            if False:\n",
+        f"{WORKER_THREADS}::test_a_call_that_its_thread_has_not_begun_is_dropped",
+    ),
+    Defect(
+        "a transaction record whose lease runs on after a repeated cancellation",
+        "txn/txn_record.py",
+        "        finally:\n            await to_the_end(partial(self._end, txn))\n",
+        "        finally:\n            await self._end(txn)\n",
+        f"{CANCELLED}[a rename]",
+    ),
+    Defect(
+        "a reservation that stays after a repeated cancellation",
+        "files/open_files.py",
+        "    await to_the_end(abandon)\n",
+        "    await abandon()\n",
+        f"{CANCELLED}[a writer that fails]",
+    ),
+    Defect(
+        "a part of a local file that stays after a repeated cancellation",
+        "bulk/local_tree.py",
+        "        await to_the_end(partial(in_thread, _remove, part))\n",
+        "        await in_thread(_remove, part)\n",
+        f"{CANCELLED}[a local file]",
+    ),
+    Defect(
+        "an upload that stays after a repeated cancellation",
+        "storage/upload.py",
+        "        await to_the_end(partial(self._end, upload))\n",
+        "        await self._end(upload)\n",
+        "tests/storage/test_upload.py::test_cancellation_aborts_the_upload"
+        "[task, repeatedly-put_part]",
+    ),
+    Defect(
+        "a part of a dump that stays after a repeated cancellation",
+        "migrate/dump.py",
+        "                await in_thread(lambda: made.append(_create(building)))\n",
+        "                made.append(await in_thread(_create, building))\n",
+        f"{CANCELLED}[dump]",
+    ),
+    Defect(
+        "a database of RocksDB that a cancelled close leaves open",
+        "backends/rocksdb/open_databases.py",
+        "            await to_the_end(partial(self._threads.run, release))\n",
+        "            await self._threads.run(release)\n",
+        f"{CLOSED}[rocksdb]",
+    ),
+    Defect(
+        "a database of SQLite that a cancelled close leaves open",
+        "backends/sqlite/sqlite_items.py",
+        "            await to_the_end(partial(self._end, state))\n",
+        "            await self._end(state)\n",
+        f"{CLOSED}[sqlite]",
+    ),
+    Defect(
+        "threads that a cancelled close of a directory leaves",
+        "backends/local/local_blobs.py",
+        "            await to_the_end(writer.close)\n",
+        "            await writer.close()\n",
+        f"{CLOSED}[sqlite]",
+    ),
+    Defect(
         "a volume that stays locked after its creation was cancelled",
         "volumes/exclusive_volume.py",
         "            await to_the_end(partial(_unlock, made or config, lock, runtime, session))\n",
@@ -1728,7 +1802,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a cycle in a change of the layout",
         "migrate/layout_change.py",
-        "                await run_sync(places.end)\n",
+        "                await in_thread(places.end)\n",
         "",
         f"{LAYOUT_CHANGE}::test_a_cycle_is_refused",
     ),
@@ -2782,8 +2856,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "objects: a local file that is closed while a thread writes it",
         "bulk/local_tree.py",
-        "    await _to_the_end(lambda: write(descriptor, path, data))\n",
-        "    await run_sync(lambda: write(descriptor, path, data))\n",
+        "    await in_thread(write, descriptor, path, data)\n",
+        "    import asyncio\n\n    await asyncio.to_thread(write, descriptor, path, data)\n",
         "tests/client/test_cancelled_transfers.py::test_a_file_is_open_while_it_is_written",
     ),
     Defect(
