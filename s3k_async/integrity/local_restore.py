@@ -10,6 +10,7 @@ The runner holds the volume lock, so the table does not change meanwhile.
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -38,12 +39,12 @@ MakeTree: TypeAlias = Callable[[ExternalSort, str, str], TreePlan]
 """Makes the plan of the restored tree, in a temporary file, for a volume id, and the path at and
 below which entries are restored."""
 
-_SCHEMA: Final = """
-CREATE TABLE blobs (
-    object TEXT, key TEXT, size INTEGER NOT NULL, PRIMARY KEY (object, key)
-) WITHOUT ROWID
-"""
+_SCHEMA: Final = (
+    "CREATE TABLE blobs (object TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL)"
+)
 """Data objects by the object id in their key, or by the key if it has none."""
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS blobs_by_object ON blobs (object, key, size)"
+"""Made by sorting, after all rows were added, and read in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class RestorePlan:
 
     def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:
         self._sorter.many(
-            "INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)",
+            "INSERT INTO blobs VALUES (?, ?, ?)",
             [(_owner(blob.key), blob.key, blob.size) for blob in blobs],
         )
 
@@ -148,35 +149,41 @@ class RestorePlan:
     def decide(self, now_ms: int) -> None:
         """Decide each object: by the native core, if it is certainly restored as the log has it,
         else by the rules."""
+        self._database.execute(_INDEX)
         self.tree.index_existing()
         keys = self._keys
         for lines in self._sorter.batches(ROWS_AT_ONCE):
             object_ids = json.dumps(list(dict.fromkeys(line[0] for line in lines)))
-            present = self.tree.present(object_ids)
+            sizes, present = self._sizes(object_ids), self.tree.present(object_ids)
             claims, others = _native.committed_claims(
                 lines,
-                self._sizes_of(object_ids),
+                sizes,
                 present,
                 self.tree.within,
                 keys.authority,
                 keys.suffix_count,
             )
             self.tree.claim_committed(claims)
-            self._apply_rules(
-                (records_in(lines[start:end]) for start, end in others), present, now_ms
-            )
+            objects = (records_in(lines[start:end]) for start, end in others)
+            self._apply_rules(objects, sizes, present, now_ms)
 
     def _apply_rules(
-        self, objects: Iterable[list[LogRecord]], present: set[str], now_ms: int
+        self,
+        objects: Iterable[list[LogRecord]],
+        sizes: dict[str, int],
+        present: set[str],
+        now_ms: int,
     ) -> None:
-        """Decide objects by the rules. `present`: those that the table has."""
+        """Decide objects by the rules. `sizes`: of the data objects with their ids. `present`:
+        those that the table has."""
         claims: list[tuple[str, RestoreDecision]] = []
         removed: list[tuple[str, str]] = []
         for records in objects:
             object_id = records[0].operation.object_id
+            others = [_owner(key) for key in named_keys(records) if key not in sizes]
             decision, was_removed = decide_object(
                 records,
-                self._sizes(named_keys(records)),
+                ChainMap(sizes, self._sizes(json.dumps(others))) if others else sizes,
                 now_ms,
                 self.tree.within,
                 present.__contains__,
@@ -193,7 +200,7 @@ class RestorePlan:
         self.tree.claim(claims)
         self.tree.remove(removed)
 
-    def _sizes_of(self, object_ids: str) -> dict[str, int]:
+    def _sizes(self, object_ids: str) -> dict[str, int]:
         """The bytes of the data objects with one of these ids, a JSON array, in their keys."""
         return dict(
             self._database.execute(
@@ -201,14 +208,6 @@ class RestorePlan:
                 (object_ids,),
             )
         )
-
-    def _sizes(self, keys: set[str]) -> dict[str, int]:
-        """The bytes of the data objects with these keys."""
-        statement = "SELECT size FROM blobs WHERE object = ? AND key = ?"
-        rows = {
-            key: self._database.execute(statement, (_owner(key), key)).fetchone() for key in keys
-        }
-        return {key: row[0] for key, row in rows.items() if row is not None}
 
 
 def _owner(key: str) -> str:

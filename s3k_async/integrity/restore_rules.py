@@ -376,15 +376,21 @@ def decide_object(
     known = sorted(
         records, key=lambda each: (each.operation.version, each.operation.id, each.state)
     )
+    if within == ROOT and is_present(object_id):
+        return _present(_last_state(known)), False
     decision = decide_restore(known, sizes, now_ms)
     path = decision.entry.path if decision.entry else decision.path
     if within not in {ROOT, path} and not path.startswith(within + "/"):
         return None, False
     if is_present(object_id):
-        return RestoreDecision("present", None, path=decision.path, last=decision.last), False
+        return _present(decision.last), False
     return _of_layout(decision, is_current), decision.rule == "deleted" and any(
         _removes_directory(record.operation) for record in records
     )
+
+
+def _present(last: Entry | None) -> RestoreDecision:
+    return RestoreDecision("present", None, path="" if last is None else last.path, last=last)
 
 
 def _of_layout(decision: RestoreDecision, is_current: Callable[[str], bool]) -> RestoreDecision:

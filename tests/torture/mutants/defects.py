@@ -1567,8 +1567,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a restore of objects that the table has",
         "integrity/local_restore.py",
-        "                present,\n                self.tree.within,",
-        "                set(),\n                self.tree.within,",
+        "                present,\n                self.tree.within,\n                keys",
+        "                set(),\n                self.tree.within,\n                keys",
         f"{RESTORE_LINES}::test_objects_that_the_table_has_are_not_restored",
     ),
     Defect(
