@@ -13,8 +13,10 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
+    Mapping,
 )
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -303,13 +305,20 @@ async def merge(
                         reading[asyncio.create_task(_step(stream))] = stream
                     yield value
     finally:
-        with anyio.CancelScope(shield=True):
-            for task in reading:
-                task.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
-            for stream in [*reading.values(), *waiting]:
-                if isinstance(stream, AsyncGenerator):
-                    await stream.aclose()
+        if reading or waiting:
+            await to_the_end(partial(_close, reading, waiting))
+
+
+async def _close(
+    reading: Mapping[asyncio.Task[Any], AsyncIterator[Any]], waiting: Iterable[AsyncIterator[Any]]
+) -> None:
+    """Cancel the reads of streams, and close all."""
+    for task in reading:
+        task.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
+    for stream in [*reading.values(), *waiting]:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 class _End:

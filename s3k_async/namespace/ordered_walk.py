@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
-import anyio
-
-from s3k_async._core.concurrency import gather, merge
+from s3k_async._core.concurrency import gather, merge, to_the_end
 from s3k_async._native import Entries, Rows
 from s3k_async.model import Entry
 from s3k_async.table.keys import Directory, KeyScheme
@@ -89,6 +88,15 @@ class _Stream:
             await self._pages.aclose()
 
 
+class _Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+async def _close(each: Sequence[_Closing]) -> None:
+    for one in each:
+        await one.close()
+
+
 async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[Entries, None]:
     """Merge streams that are each sorted by path.
 
@@ -111,9 +119,8 @@ async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[
             if ready:
                 yield ready
     finally:
-        with anyio.CancelScope(shield=True):
-            for stream in everything:
-                await stream.close()
+        if unread := [stream for stream in everything if not stream.ended]:
+            await to_the_end(partial(_close, unread))
 
 
 async def walk(reader: Reader, directory: Directory) -> AsyncGenerator[Entries, None]:
@@ -202,6 +209,5 @@ async def resume_in_order(
             if ahead:
                 top.read_ahead(found + 1, below)
     finally:
-        with anyio.CancelScope(shield=True):
-            for left in reversed(stack):
-                await left.close()
+        if stack:
+            await to_the_end(partial(_close, stack[::-1]))

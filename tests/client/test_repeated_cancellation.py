@@ -39,6 +39,11 @@ async def transact(fs: S3kClient, _: Path) -> None:
         await txn.rename("/a", "/b")
 
 
+async def read_all(fs: S3kClient, _: Path) -> None:
+    async for _status in fs.list("/", recursive=True, sorted=True):
+        pass
+
+
 async def fill(_: S3kClient, local: Path) -> None:
     async with local_tree.appearing(str(local / "listing")) as descriptor:
         await local_tree.write_piece(descriptor, "listing", LARGE)
@@ -51,6 +56,7 @@ VERBS: dict[str, Verb] = {
     "a transaction": transact,
     "a rename": lambda fs, _: fs.rename("/d", "/e"),
     "get": lambda fs, local: download(fs, "/large", str(local / "copy")),
+    "a listing": read_all,
     "dump": lambda fs, local: dump_volume(fs._volume(), str(local / "dump")),
     "a local file": fill,
 }
@@ -74,7 +80,7 @@ async def test_it_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
         others = asyncio.all_tasks()
         async with S3kClient(config=config) as fs:
             await fs.write("/a", b"old")
-            await fs.write_many([("/large", LARGE), ("/d/x", b"x"), ("/d/y/z", b"z")])
+            await fs.write_many([("/large", LARGE), *((f"/d/{each}/x", b"x") for each in "abc")])
             task = asyncio.ensure_future(run(VERBS[name], fs, tmp_path))
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -119,6 +125,7 @@ async def test_a_close_leaves_nothing_open(engine: str, tmp_path: Path) -> None:
         else resolve(table=place, data_location=place)
     )
     await init_volume(config)
+    threads = {*threading.enumerate()}
     for steps in range(1, 9):
         volume = await open_volume(config)
         await volume.blobs.put(f"key-{steps}", b"data")
@@ -130,7 +137,8 @@ async def test_a_close_leaves_nothing_open(engine: str, tmp_path: Path) -> None:
             await asyncio.sleep(0)
         await asyncio.gather(task, return_exceptions=True)
         assert not open_files(tmp_path), steps
-        assert not [each for each in threading.enumerate() if "s3k" in each.name], steps
+        left = {*threading.enumerate()} - threads
+        assert not [each for each in left if each.name.startswith("s3k-")], steps
 
 
 def open_files(directory: Path) -> list[str]:

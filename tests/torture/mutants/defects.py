@@ -1262,6 +1262,13 @@ DEFECTS: tuple[Defect, ...] = (
         "[task, repeatedly-put_part]",
     ),
     Defect(
+        "streams of a listing that stay open after a repeated cancellation",
+        "namespace/ordered_walk.py",
+        "            await to_the_end(partial(_close, stack[::-1]))\n",
+        "            await _close(stack[::-1])\n",
+        f"{CANCELLED}[a listing]",
+    ),
+    Defect(
         "a part of a dump that stays after a repeated cancellation",
         "migrate/dump.py",
         "                await in_thread(lambda: made.append(_create(building)))\n",
