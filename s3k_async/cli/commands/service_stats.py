@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import anyio
 import click
 
 from s3k_async._core.metric_totals import TotalsSnapshot
@@ -13,6 +12,7 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.adapters.prometheus_exposition import parse_exposition
 from s3k_async.cli.command import Amount, VolumeCommand
+from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.metric_source import STANDARD_INPUT, MetricSource
 from s3k_async.cli.metric_tables import documents, lines, rows_of
@@ -56,7 +56,7 @@ def stats(invocation: Invocation, url: str, interval: float | None, count: int |
     settings = local_service(None, config=invocation.config, **invocation.settings)
     volume = None if invocation.volume is None else invocation.volume.removeprefix("s3k://")
     view = _View(invocation, MetricSource(url, settings), volume)
-    anyio.run(view.run, interval, count)
+    run_loop(view.run, interval, count)
 
 
 @dataclass(frozen=True, slots=True)
