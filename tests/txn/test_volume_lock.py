@@ -47,6 +47,7 @@ from s3k_async.txn.volume_lock import (
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, TAG
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
+from tests.level import FULL
 from tests.support import FakeClock, fake_runtime, under
 
 _names = (f"exclusive-{number}" for number in count())
@@ -185,7 +186,7 @@ async def test_a_cancelled_task_leaves_no_lock(
     """At whatever step asyncio cancels the task, as a signal does: a shielded scope of anyio does
     not hold that off. The last steps are those of a release that is complete."""
     completed = False
-    for steps in count(step=3 if embedded else 1):
+    for steps in count(step=(2 if FULL else 9) if embedded else 1):
         name = next(_names)
         config = (
             resolve(str(tmp_path / name))
