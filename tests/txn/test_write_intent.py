@@ -83,7 +83,8 @@ def test_the_sides_of_an_entry_with_an_intent(
 @pytest.mark.parametrize(
     "text",
     ["", "x", "[]", '"j"', "{}", '{"job":""}', '{"job":3}', '{"job":"j","then":"never"}',
-     '{"job":"j","then":{"path":1}}', '{"job":"j","then":7}', pytest.param("[" * 100_000, id="deep")],
+     '{"job":"j","then":{"path":1}}', '{"job":"j","then":7}',
+     pytest.param("[" * 100_000, id="deep")],
 )  # fmt: skip
 def test_invalid_intents_are_refused(text: str) -> None:
     with pytest.raises(ItemFormatError):
