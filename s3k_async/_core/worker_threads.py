@@ -46,7 +46,7 @@ async def in_thread(
     A cancellation, by asyncio as well, is raised after the end of the call, if it has begun: the
     caller may then close what the call was using. `limiter`: of concurrent calls.
     """
-    running = _Call(partial(call, *arguments))
+    running = _ThreadCall(partial(call, *arguments))
     try:
         return await run_sync(running.run, limiter=limiter)
     except asyncio.CancelledError:
@@ -57,7 +57,7 @@ async def in_thread(
         raise
 
 
-class _Call(Generic[T]):
+class _ThreadCall(Generic[T]):
     """A call in a thread, whose waiter may be cancelled. A task of its own for each call would cost
     as much processor time as the switch to the thread."""
 
