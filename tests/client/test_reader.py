@@ -416,7 +416,9 @@ def test_a_file_that_is_read_in_order_is_verified_whatever_the_reads(
                         yield await reader.read(length)
 
     async def check() -> None:
-        config = memory_config(Tuning(part_size=100, read_ahead=50))
+        # The entity tag of the damaged object is another one.
+        tuning = Tuning(part_size=100, read_ahead=50, change_detection="none")
+        config = memory_config(tuning)
         await init_volume(config)
         async with S3kClient(config=config) as fs:
             await fs.write("/f", DATA)

@@ -66,6 +66,18 @@ async def test_what_was_committed_comes_back_as_it_was(ground: Ground) -> None:
     assert (report.files, report.directories, report.bytes, report.clean) == (1, 2, 3, True)
 
 
+async def test_a_file_whose_object_has_the_id_of_another_file_comes_back(ground: Ground) -> None:
+    """As after a load that gave one of two files with the same id another one."""
+    other = ground.runtime.physical_key(ground.runtime.uuid())
+    await ground.data.put(other, b"xxx")
+    file = replace(await ground.file("/f", stored=False), physical=other)
+    lost = replace(file, path="/g", id=ground.runtime.uuid(), physical=f"{other[:-1]}z")
+    await ground.made(file, lost)
+    restored, report = await ground.restored()
+    assert restored == {"/f": file}
+    assert report.counts == {"bytes_missing": 1, "committed": 1}
+
+
 async def test_empty_directories_keep_their_ids_and_times(ground: Ground) -> None:
     empty = replace(ground.directory("/empty"), ctime=7, mtime_ms=7_777)
     await ground.made(empty)
