@@ -46,15 +46,16 @@ _COUNTERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 _NUMBER: Final = r"[+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+"
-_LABEL: Final = r'([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]|\\.)*+)"[ \t]*+'
-_UNNAMED: Final = _LABEL.replace("([", "(?:[").replace('"((?:', '"(?:(?:')
+_LABEL_NAME: Final = r"[a-zA-Z_][a-zA-Z0-9_]*+"
+_TEXT: Final = r'(?:[^"\\]|\\.)*+'
+_LABEL: Final = rf'{_LABEL_NAME}[ \t]*+=[ \t]*+"{_TEXT}"[ \t]*+'
 _SAMPLE: Final = re.compile(
     rf"([a-zA-Z_:][a-zA-Z0-9_:]*+)[ \t]*+"
-    rf"(?:\{{[ \t]*+((?:{_UNNAMED}(?:,[ \t]*+{_UNNAMED})*+,?+[ \t]*+)?+)\}}[ \t]*+)?+"
+    rf"(?:\{{[ \t]*+((?:{_LABEL}(?:,[ \t]*+{_LABEL})*+,?+[ \t]*+)?+)\}}[ \t]*+)?+"
     rf"(?<=[ \t}}])([+]Inf|{_NUMBER})(?:[ \t]++{_NUMBER})?+(?:[ \t]+\#[ \t].*)?[ \t]*+"
 )
 """Name, labels, value; then perhaps a timestamp, and an exemplar of OpenMetrics."""
-_LABELS: Final = re.compile(_LABEL)
+_LABELS: Final = re.compile(rf'({_LABEL_NAME})[ \t]*+=[ \t]*+"({_TEXT})"')
 _FLOAT: Final = re.compile(_NUMBER)
 _NAME: Final = re.compile(r"s3k_[a-zA-Z0-9_:]*")
 _TYPE: Final = re.compile(r"#[ \t]+TYPE[ \t]+(s3k_[a-zA-Z0-9_]+)[ \t]+([a-z]+)[ \t]*")

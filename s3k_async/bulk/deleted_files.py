@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from s3k_async.bulk.publish import is_below
+from s3k_async.integrity.restore_plan import entry_line, entry_of
 from s3k_async.integrity.sorted_log import SortedLog
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import entry_document, entry_from
 from s3k_async.oplog.entry_states import ObjectHistory, history_of
 
 __all__ = ["DeletedFile", "DeletedFiles"]
@@ -57,8 +56,7 @@ class DeletedFiles:
             file = _deleted(history_of(records))
             if file is None or not is_below(file.entry.path, self._path) or not is_wanted(file):
                 continue
-            document = json.dumps(entry_document(file.entry))
-            rows.append((file.entry.path, file.time_ms, file.is_pending, document))
+            rows.append((file.entry.path, file.time_ms, file.is_pending, entry_line(file.entry)))
             if len(rows) >= ROWS_AT_ONCE:
                 self._log.sorter.many(_PUT, rows)
                 rows.clear()
@@ -69,10 +67,10 @@ class DeletedFiles:
     def files(self) -> Iterator[DeletedFile]:
         """The files, by path."""
         rows = self._log.sorter.database.execute(
-            "SELECT path, time, pending, entry FROM deleted ORDER BY path"
+            "SELECT time, pending, entry FROM deleted ORDER BY path"
         )
-        for path, time_ms, is_pending, text in rows:
-            yield DeletedFile(entry_from(json.loads(text), path), time_ms, bool(is_pending))
+        for time_ms, is_pending, line in rows:
+            yield DeletedFile(entry_of(line), time_ms, bool(is_pending))
 
 
 def _deleted(history: ObjectHistory) -> DeletedFile | None:

@@ -75,7 +75,7 @@ class _Interrupt:
         if self._is_received:
             raise asyncio.CancelledError
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _receive(self, _number: int, _frame: FrameType | None) -> None:
         if self._is_received:
             raise KeyboardInterrupt
         self._is_received = True

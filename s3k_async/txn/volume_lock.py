@@ -180,8 +180,9 @@ class VolumeLock:
             await to_the_end(partial(self._give_up, items, finished=finished))
 
     async def abandon(self, items: RetryingItems) -> None:
-        """Release the lock before `held` is entered, if it was acquired."""
-        await self._give_up(items, finished=False)
+        """Release the lock before `held` is entered, if a request may have acquired it."""
+        if self._lease.expiry_ms:
+            await self._give_up(items, finished=False)
 
     async def change(
         self, items: RetryingItems, fields: dict[str, Value], gone: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from s3k_async.errors import (
     ConditionFailedError,
     LeaseExpiredError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     ResponseLostError,
     S3kError,
     ThrottledError,
@@ -218,6 +219,28 @@ async def test_a_cancelled_task_leaves_no_lock(
         await volume.close()
     assert completed
     assert steps > 10
+
+
+async def test_a_creation_that_fails_before_the_record_is_written_unlocks_nothing(
+    rig: Rig,
+) -> None:
+    """If the service cannot be reached, a further request would double the wait."""
+    name = next(_names)
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+
+    async def gate(call: Call) -> None:
+        if call.store == "blobs" and call.method == "put":
+            raise PermissionDeniedError("denied")
+
+    async def hold() -> None:
+        async with exclusive_volume(config, rig.lock(), create=True, runtime=rig.runtime):
+            raise AssertionError
+
+    plan = FaultPlan(gate)
+    with pytest.raises(PermissionDeniedError):
+        await under(plan, hold())
+    assert any(call.method == "put" for call in plan.calls)
+    assert not any(call.method == "write" for call in plan.calls)
 
 
 async def test_interrupted_work_is_finished_by_the_same_work_only(rig: Rig) -> None:
