@@ -62,9 +62,9 @@ class Canned:
         milliseconds = {"table": table, "write": write, "read": read, "list": list}
         self.command("latency", **{name: round(of * 1000) for name, of in milliseconds.items()})
 
-    def keep_files(self) -> None:
-        """Keep what is written to items of files, until everything is forgotten."""
-        self.command("keep")
+    def keep_files(self, *, keep: bool = True) -> None:
+        """Keep what is written to items of files, until everything is forgotten; or no longer."""
+        self.command("keep", files=int(keep))
 
     def reset(self) -> None:
         """Forget entries and objects, but not the volume."""

@@ -34,6 +34,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
         fs = await stack.enter_async_context(client(config_for(server.engine, server.engine)))
 
         async def forget(_: str = "") -> None:
+            server.keep_files(keep=False)
             server.reset()
             server.directory("/single", 1_000_000, 16)
             await fs.makedirs("/single")
@@ -41,9 +42,10 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
         async def write(_: str) -> None:
             """The files to read, and the objects that are read by hand."""
             await forget()
+            server.keep_files()
             numbers = range(_calls(scope))
             files = [(f"{READ_FILES}{number:08}", KIB) for number in numbers]
-            await fs.write_many(files)
+            (await fs.write_many(files)).raise_for_failures()
             await bounded(by_hand.put, numbers, 32)
 
         await forget()

@@ -14,6 +14,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Mapping,
+    Sized,
 )
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from s3k_async._core.active_calls import critical
 from s3k_async.errors import ThrottledError
@@ -50,19 +52,27 @@ async def run_all(
     Items are taken one by one as slots become free, so an endless or lazy source is fine. The first
     error cancels work in flight and is raised as itself, not as a group.
     """
-    slots = anyio.Semaphore(limit)
+    most = min(limit, len(items)) if isinstance(items, Sized) else limit
+    taking = asyncio.Lock()
+    started = 1
 
-    async def one(item: T) -> None:
-        try:
+    async def take_turns() -> None:
+        # A task for each item would cost several times as much as its share of a few tasks.
+        nonlocal started
+        while True:
+            async with taking:
+                item = await anext(source, _END)
+            if isinstance(item, _End):
+                return
+            if started < most:
+                started += 1
+                tasks.start_soon(take_turns)
             await work(item)
-        finally:
-            slots.release()
+            await checkpoint()
 
     try:
-        async with anyio.create_task_group() as tasks, aclosing(iterate(items)) as source:
-            async for item in source:
-                await slots.acquire()
-                tasks.start_soon(one, item)
+        async with aclosing(iterate(items)) as source, anyio.create_task_group() as tasks:
+            await take_turns()
     except BaseExceptionGroup as group:
         raise_first(group)
 

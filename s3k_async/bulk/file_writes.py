@@ -7,6 +7,7 @@ is written again individually, and so is a large file, concurrently with its win
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import (
@@ -14,6 +15,7 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Mapping,
     Sequence,
@@ -26,9 +28,10 @@ import anyio
 from s3k_async._core.concurrency import ByteBudget, iterate, run_all
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.bulk.publish import Upload, publish_new
+from s3k_async.bulk.publish import Plan, Upload, publish_new
 from s3k_async.errors import (
     ArgumentTypeError,
+    BlobChangedError,
     ConflictError,
     InvalidArgumentError,
     PathExistsError,
@@ -36,8 +39,9 @@ from s3k_async.errors import (
 )
 from s3k_async.files.open_files import bytes_of, drop_unpublished
 from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry
-from s3k_async.namespace.file_batches import FileBatch, prepare_many
+from s3k_async.namespace.file_batches import FileBatch, Published, prepare_many
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.planned_upload import PlannedUpload
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["LARGE", "NewFile", "write_files", "write_many", "written_alone"]
@@ -50,9 +54,9 @@ WINDOW_FILES = 1000
 WINDOW_BYTES = 64 * 1024 * 1024
 """Limits of a window, of which the first one reached applies."""
 WINDOWS = 2
-"""Concurrent windows: one uploads while the other is published."""
-UPLOADS = 64
-"""Concurrent uploads of one window."""
+"""Concurrent windows: one uploads while the other is published or prepared."""
+UPLOADS = 128
+"""Concurrent uploads of one call."""
 UPLOAD_BYTES = 64 * 1024 * 1024
 """Bytes uploaded at the same time by one call; a larger file is uploaded alone."""
 LOST = 16
@@ -67,6 +71,8 @@ class NewFile:
     size: int
     """Bytes that the upload holds in memory."""
     upload: Upload
+    plan: Plan | None = None
+    """How it is uploaded if its content is known in advance."""
     alone: Callable[[], Awaitable[int]] | None = None
     """For a large file, how it is written by itself, which returns its size."""
     source: str = ""
@@ -136,16 +142,17 @@ def _given(
         except S3kError as error:
             tally.failures.append((path, error))
         else:
-            found.append(NewFile(path, len(view), partial(_put, volume, view)))
+            upload, plan = partial(_put, volume, view), partial(_planned, volume, view)
+            found.append(NewFile(path, len(view), upload, plan))
     return found
-
-
-def _stored(attributes: Attributes | None) -> str | None:
-    return None if attributes is None else attributes.to_json()
 
 
 async def _put(volume: Volume, view: memoryview, target: WriteTarget) -> Content:
     return await volume.storage.at(target.path).put_in_bulk(target.object_id, view)
+
+
+def _planned(volume: Volume, view: memoryview, target: WriteTarget) -> PlannedUpload | None:
+    return volume.storage.at(target.path).planned(target.object_id, view) if len(view) else None
 
 
 def _distinct(files: list[NewFile], tally: ChangeTally) -> list[NewFile]:
@@ -197,6 +204,10 @@ class _Load:
     done: Callable[[NewFile, int], object]
     failed: Callable[[NewFile, S3kError], object]
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(UPLOAD_BYTES))
+    uploading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UPLOADS))
+    beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Windows begin their uploads one after the other, so that the first can be published while
+    the others upload."""
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
     """Windows read directories one after the other, so that each can use the directories that
     earlier ones have read or created."""
@@ -212,23 +223,14 @@ class _Load:
     async def _together(self, files: list[NewFile]) -> None:
         """Write some files together, and those that lost a race individually."""
         named = {file.path: file for file in files}
-        batch = FileBatch(self.volume.store, overwrite=self.overwrite)
-        uploads: dict[str, Content] = {}
-
-        async def upload(target: WriteTarget) -> None:
-            file = named[target.path]
-            try:
-                async with self.budget.hold(file.size):
-                    content = await file.upload(target)
-            except S3kError as error:
-                self.failed(file, error)
-            else:
-                uploads[file.path] = content
-                # now, while other uploads wait for the service
-                batch.add(target, content, _stored(file.attributes), mtime_ms=file.mtime_ms)
-
-        await run_all(upload, await self._targets(named), limit=UPLOADS)
-        lost = await self._publish(batch, named, uploads)
+        targets = await self._targets(named)
+        window = _Window(self, named, targets)
+        async with anyio.create_task_group() as tasks:
+            async with self.beginning:
+                tasks.start_soon(partial(run_all, window.upload, targets, limit=UPLOADS))
+                await window.all_begun.wait()
+            published = await window.publish()
+        lost = await self._sort_out(published, named, window.uploads)
         await run_all(self._alone, lost, limit=LOST)
 
     async def _targets(self, named: Mapping[str, NewFile]) -> list[WriteTarget]:
@@ -249,14 +251,13 @@ class _Load:
                 targets.append(prepared)
         return targets
 
-    async def _publish(
-        self, batch: FileBatch, named: Mapping[str, NewFile], uploads: Mapping[str, Content]
+    async def _sort_out(
+        self, published: Published, named: Mapping[str, NewFile], uploads: Mapping[str, Content]
     ) -> list[NewFile]:
-        """Publish the uploads; returns the files whose paths other clients changed meanwhile."""
+        """Report the uploads that were published; returns the files that lost a race."""
         lost = []
         unpublished = []
         failures = []
-        published = await batch.publish()
         for path, content in uploads.items():
             file, outcome = named[path], published[path]
             if isinstance(outcome, Entry):
@@ -292,3 +293,95 @@ class _Load:
             self.failed(file, error)
         else:
             self.done(file, size)
+
+
+class _Window:
+    """Files whose entries are published together. They are logged as soon as the content of all is
+    known, while the data of planned uploads is still being stored."""
+
+    def __init__(
+        self, load: _Load, named: Mapping[str, NewFile], targets: Sequence[WriteTarget]
+    ) -> None:
+        self.uploads: dict[str, Content] = {}
+        """The data that was stored, by path."""
+        self._load = load
+        self._named = named
+        self._batch = FileBatch(load.volume.store, overwrite=load.overwrite)
+        self._storing: dict[str, asyncio.Future[bool]] = {}
+        """Planned uploads, by path."""
+        self._unknown = len(targets)
+        """Files that are neither in the batch nor failed."""
+        self._complete = asyncio.Event()
+        self._waiting = len(targets)
+        """Uploads that have not begun."""
+        self.all_begun = asyncio.Event()
+        if not targets:
+            self.all_begun.set()
+            self._complete.set()
+
+    async def publish(self) -> Published:
+        """Publish the files, once the content of all is known."""
+        await self._complete.wait()
+        if self._storing:
+            self._batch.stored = self._stored
+        return await self._batch.publish()
+
+    async def upload(self, target: WriteTarget) -> None:
+        """Upload a file. A failure is reported."""
+        load, file = self._load, self._named[target.path]
+        planned = None
+        try:
+            async with load.uploading, load.budget.hold(file.size):
+                self._count_begun()
+                planned = None if file.plan is None else file.plan(target)
+                if planned is None:
+                    content = await file.upload(target)
+                else:
+                    self._add(file, target, planned.content)
+                    content = await self._store(file.path, planned)
+        except S3kError as error:
+            load.failed(file, error)
+            if planned is None:
+                self._count_known()
+        else:
+            self.uploads[file.path] = content
+            if planned is None:
+                self._add(file, target, content)
+
+    def _add(self, file: NewFile, target: WriteTarget, content: Content) -> None:
+        """Add a file to the batch: now, while others wait for the service."""
+        attributes = None if file.attributes is None else file.attributes.to_json()
+        try:
+            self._batch.add(target, content, attributes, mtime_ms=file.mtime_ms)
+        finally:
+            self._count_known()
+
+    def _count_begun(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self.all_begun.set()
+
+    def _count_known(self) -> None:
+        self._unknown -= 1
+        if not self._unknown:
+            self._complete.set()
+
+    async def _store(self, path: str, planned: PlannedUpload) -> Content:
+        """The content as it was stored. If it is not as planned, the file is not published."""
+        stored = self._storing[path] = asyncio.get_running_loop().create_future()
+        as_planned = False
+        try:
+            await planned.store()
+            as_planned = True
+        except BlobChangedError:
+            if planned.stored is None:
+                raise
+        finally:
+            stored.set_result(as_planned)
+        assert planned.stored is not None
+        return planned.stored
+
+    async def _stored(self) -> Collection[str]:
+        """Wait for the planned uploads; returns the paths whose data was not stored as planned."""
+        await asyncio.wait(self._storing.values())
+        return [path for path, stored in self._storing.items() if not stored.result()]

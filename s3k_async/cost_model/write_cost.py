@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from s3k_async.backends.ports.items import MAX_BATCH, MAX_TRANSACTION
-from s3k_async.bulk.file_writes import UPLOADS, WINDOW_BYTES, WINDOW_FILES, WINDOWS
+from s3k_async.bulk.file_writes import UPLOADS, WINDOW_BYTES, WINDOW_FILES
 from s3k_async.config import Tuning
 from s3k_async.cost_model.item_size import read_units, write_units
 from s3k_async.cost_model.partition_layout import ChildCount
@@ -59,10 +59,9 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning) -> Workload:
                 2 * most * write_units(file_item),
             )
     latency = service.latency
-    each = (
-        latency.read * 2 + latency.put * (1 + window / UPLOADS) + latency.put + latency.transaction
-    )
-    work.chain = each * number / WINDOWS
+    # Windows upload one after the other; the rest of all but the last overlaps with uploads.
+    uploads = latency.put * files / UPLOADS
+    work.chain = latency.read * 2 + uploads + latency.put * 2 + latency.transaction
     return work
 
 

@@ -7,8 +7,9 @@ prepares them again one by one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from s3k_async import _native
@@ -31,11 +32,11 @@ from s3k_async.model import ROOT, Content, Entry
 from s3k_async.namespace.store import MetadataStore, WriteTarget
 from s3k_async.oplog.entries import Operation
 from s3k_async.table.codec import NEXT, to_item, unchanged
-from s3k_async.txn.executor import ExecutionResult, execute
+from s3k_async.txn.executor import ExecutionResult, Log, Withheld, execute
 from s3k_async.txn.lease import require_unexpired
 from s3k_async.txn.row_plan import RowPlan
 
-__all__ = ["Prepared", "Published", "prepare_many", "publish_many"]
+__all__ = ["FileBatch", "Prepared", "Published", "Stored", "prepare_many", "publish_many"]
 
 DIRECTORIES = 16
 """Directories that are created or read at the same time."""
@@ -45,6 +46,8 @@ Prepared: TypeAlias = dict[str, WriteTarget | S3kError]
 Published: TypeAlias = dict[str, Entry | S3kError]
 """The result for each path; a ConflictError means that the path changed since it was prepared, and
 that nothing was written."""
+Stored: TypeAlias = Callable[[], Awaitable[Collection[str]]]
+"""Waits for the end of uploads; returns the paths whose data was not stored."""
 
 
 async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
@@ -144,6 +147,9 @@ class FileBatch:
 
     store: MetadataStore
     overwrite: bool
+    stored: Stored | None = None
+    """None: all data is stored before `publish`. Otherwise some is being stored while the files are
+    logged. A file whose data was not stored, or not in time, gets a ConflictError."""
     published: Published = field(default_factory=dict)
     files: list[_Publication] = field(default_factory=list)
     undecided: dict[str, _Publication] = field(default_factory=dict)
@@ -157,8 +163,8 @@ class FileBatch:
         *,
         mtime_ms: int | None = None,
     ) -> None:
-        """Add a file whose data has been uploaded. `attributes`: in their stored form; None: a file
-        that is replaced keeps its own. `mtime_ms`: its modification time; None is now."""
+        """Add a file with its data. `attributes`: in their stored form; None: a file that is
+        replaced keeps its own. `mtime_ms`: its modification time; None is now."""
         store, path, current = self.store, target.path, target.current
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
@@ -193,29 +199,33 @@ class FileBatch:
         return self.published
 
     def _refuse_expired(self) -> None:
-        now, unexpired = self.store.runtime.now_ms(), []
-        for file in self.files:
-            try:
-                require_unexpired(file.target.lease_ms, now, file.path)
-            except LeaseExpiredError as error:
-                self.published[file.path] = error
-            else:
-                unexpired.append(file)
-        self.files = unexpired
+        self.files = [file for file in self.files if not self._is_expired(file)]
+
+    def _is_expired(self, file: _Publication) -> bool:
+        try:
+            require_unexpired(file.target.lease_ms, self.store.runtime.now_ms(), file.path)
+        except LeaseExpiredError as error:
+            self.published[file.path] = error
+            return True
+        return False
 
     async def _publish(self) -> None:
         store = self.store
         plan = RowPlan(
             self.files, lambda file: [file.put], operations=lambda file: [file.operation]
         )
+        unstored: set[str] = set()
+        log: Log = store.changes.run
+        if self.stored is not None:
+            log = partial(store.changes.run, upload=partial(self._wait, self.stored, unstored))
         try:
             await execute(
                 store.items,
-                store.changes.run,
+                log,
                 plan,
                 plan.lanes(),
                 store.runtime.uuid,
-                withheld=store.withheld(lambda row: [self.files[row].entry], self._since()),
+                withheld=self._withheld(unstored),
                 confirm=self._confirm,
             )
         except LogFormatError as error:
@@ -224,6 +234,25 @@ class FileBatch:
             # Only the pending entry precedes the table write, and each transaction fails by itself.
             for file in self.files:
                 self.published.setdefault(file.path, error)
+
+    async def _wait(self, stored: Stored, unstored: set[str]) -> None:
+        unstored.update(await stored())
+
+    def _withheld(self, unstored: Collection[str]) -> Withheld | None:
+        """What holds files back: data that was not stored, or not in time, and directories that
+        moved."""
+        misplaced = self.store.withheld(lambda row: [self.files[row].entry], self._since())
+        if self.stored is None:
+            return misplaced
+
+        async def withheld(rows: Sequence[int]) -> Collection[int]:
+            late = [row for row in rows if self._is_expired(self.files[row])]
+            lacking = {*late, *(row for row in rows if self.files[row].path in unstored)}
+            if misplaced is not None:
+                lacking.update(await misplaced([row for row in rows if row not in lacking]))
+            return lacking
+
+        return withheld
 
     def _since(self) -> float:
         """When the first of the targets was read."""

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.blobs import BlobInfo, Buffer
+from s3k_async.bulk import file_writes
 from s3k_async.client import S3kClient
 from s3k_async.errors import LeaseExpiredError, S3kError, ServiceError
-from s3k_async.model import LayoutName
+from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.planned_upload import PLANNED_BYTES
@@ -258,3 +260,155 @@ async def test_a_lease_that_ended_during_the_upload_is_noticed() -> None:
             await writing
         assert not await fs.exists("/d/f")
         assert await states(fs) == []
+
+
+LIST = [(f"/d/f{number}", b"small") for number in range(3)]
+
+
+async def written(fs: S3kClient, **options: Any) -> ChangeResult:
+    return await fs.write_many(LIST, **options)
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+async def test_a_list_is_logged_while_its_data_is_stored(layout: LayoutName) -> None:
+    faults = FaultPlan()
+    async with warm_client(faults, layout) as fs:
+        faults.gate = held = Held()
+        writing = asyncio.create_task(written(fs))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(each.wait() for each in held.come.values()))
+        assert not [call for call in faults.calls if call.method in ("write", "transact")]
+        held.go.set()
+        assert (await writing).files == len(LIST)
+        for path, data in LIST:
+            assert await fs.read(path) == data
+
+
+@pytest.mark.parametrize("held", KINDS)
+async def test_the_entries_of_a_list_wait_for_both(held: str) -> None:
+    faults = FaultPlan()
+    async with warm_client(faults) as fs:
+        faults.gate = gate = Held([held])
+        writing = asyncio.create_task(written(fs))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(each.wait() for each in gate.come.values()))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not writing.done()
+        assert not [path for path, _ in LIST if await fs.exists(path)]
+        gate.go.set()
+        await writing
+        assert await states(fs) == ["committed"] * len(LIST)
+
+
+async def test_a_failed_upload_of_a_list_is_not_published() -> None:
+    faults = FaultPlan()
+    async with warm_client(faults) as fs:
+        before, seen = await data_keys(fs), 0
+
+        async def refuse_second(call: Call) -> None:
+            nonlocal seen
+            if kind_of(call) == "data":
+                seen += 1
+                if seen == 2:
+                    raise ServiceError("refused")
+
+        faults.gate = refuse_second
+        result = await written(fs)
+        faults.gate = None
+        assert [(path, type(error)) for path, error in result.failures] == [("/d/f1", ServiceError)]
+        assert result.files == len(LIST) - 1
+        assert not await fs.exists("/d/f1")
+        logged = [each.operation.after for each in await writes(fs)]
+        assert [after.path for after in logged if after] == ["/d/f0", "/d/f2"]
+        assert len(await data_keys(fs)) == len(before) + 2
+
+
+@pytest.mark.parametrize("held", [["data"], ["log"], ["data", "log"]])
+async def test_a_cancelled_list_leaves_nothing_pending(held: list[str]) -> None:
+    faults = FaultPlan()
+    async with warm_client(faults) as fs:
+        faults.gate = gate = Held(held)
+        writing = asyncio.create_task(written(fs))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(each.wait() for each in gate.come.values()))
+        writing.cancel()
+        gate.go.set()
+        await asyncio.wait({writing})
+        faults.gate = None
+        assert writing.cancelled()
+        assert not [path for path, _ in LIST if await fs.exists(path)]
+        assert await states(fs) == []
+
+
+async def test_other_tags_than_the_expected_ones_of_a_list_are_published() -> None:
+    faults = FaultPlan()
+    async with warm_client(faults, change_detection="none") as fs:
+        storage = fs._volume().storage
+        put = storage.blobs.put
+
+        async def tagged(key: str, data: Buffer, **conditions: Any) -> BlobInfo:
+            return replace(await put(key, data, **conditions), etag="other")
+
+        storage.blobs.put = tagged  # type: ignore[method-assign]
+        before = await data_keys(fs)
+        assert (await written(fs)).files == len(LIST)
+        for path, data in LIST:
+            assert (await fs.stat(path)).etag == "other"
+            assert await fs.read(path) == data
+        assert len(await data_keys(fs)) == len(before) + len(LIST)
+        logged = await writes(fs)
+        assert [each.state for each in logged] == ["committed"] * len(LIST)
+        assert {each.operation.after.etag for each in logged if each.operation.after} == {"other"}
+
+
+async def test_files_of_a_list_are_uploaded_again_after_the_end_of_their_lease() -> None:
+    """Garbage collection may delete the data from then on."""
+    faults, clock = FaultPlan(), FakeClock()
+    async with warm_client(faults, runtime=fake_runtime(clock)) as fs:
+        before = await data_keys(fs)
+        faults.gate = held = Held(["data"])
+        writing = asyncio.create_task(written(fs))
+        async with asyncio.timeout(60):
+            await held.come["data"].wait()
+            await held.come["log"].wait()
+        old = [call.key.rpartition("/")[2] for call in faults.calls if kind_of(call) == "data"]
+        clock.advance(fs.config.tuning.lease + 1)
+        held.go.set()
+        assert (await writing).files == len(LIST)
+        for path, data in LIST:
+            assert await fs.read(path) == data
+        now = await data_keys(fs)
+        assert len(now) == len(before) + len(LIST)
+        assert len(old) == len(LIST)
+        assert not {key.rpartition("/")[2] for key in now} & set(old)
+        assert await states(fs) == ["committed"] * len(LIST)
+
+
+async def test_windows_upload_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the first one is published while the next one uploads."""
+    monkeypatch.setattr(file_writes, "WINDOW_FILES", 4)
+    monkeypatch.setattr(file_writes, "UPLOADS", 2)
+    faults = FaultPlan()
+    async with warm_client(faults) as fs:
+        flying = most = 0
+
+        async def count(call: Call) -> None:
+            nonlocal flying, most
+            if kind_of(call) == "data":
+                flying += 1
+                most = max(most, flying)
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                flying -= 1
+
+        faults.gate = count
+        files = [(f"/d/w{number:02}", f"{number}".encode()) for number in range(12)]
+        assert (await fs.write_many(files)).files == 12
+        assert most == 2
+        keys = [call.key for call in faults.calls if kind_of(call) == "data"]
+        faults.gate = None
+        order = [unquote(await fs.physical_path(path)) for path, _ in files]
+        place = {path: number // 4 for number, path in enumerate(order)}
+        windows = [next(at for path, at in place.items() if path.endswith(key)) for key in keys]
+        assert windows == sorted(windows)

@@ -1,6 +1,6 @@
 //! What a benchmark says to the server: `/_/directory`, `/_/latency` (microseconds:
 //! `us` of all requests, or `table`, `write`, `read` and `list`), `/_/counts`, `/_/keep` (files
-//! too), `/_/reset` (a volume stays), `/_/forget`.
+//! too; `files=0`: no longer), `/_/reset` (a volume stays), `/_/forget`.
 
 use std::sync::atomic::Ordering;
 
@@ -42,7 +42,7 @@ pub fn answer(server: &Server, command: &str, request: &Request<'_>) -> Answer {
             json!({})
         }
         "keep" => {
-            lock(&server.dynamo).keep_files();
+            lock(&server.dynamo).keep_files(number(request, "files", 1) != 0);
             json!({})
         }
         "forget" => {

@@ -25,9 +25,9 @@ impl Dynamo {
         self.directories.push(directory);
     }
 
-    /// Keep items of files as well from now on, until everything is forgotten.
-    pub fn keep_files(&mut self) {
-        self.keeps_files = true;
+    /// Keep items of files as well from now on, or no longer. Forgetting everything ends it.
+    pub fn keep_files(&mut self, keep: bool) {
+        self.keeps_files = keep;
     }
 
     /// Forget what was written below the root, and the directories that were described.
@@ -403,15 +403,19 @@ mod tests {
     #[test]
     fn files_are_kept_where_that_is_asked_for() {
         let mut dynamo = Dynamo::default();
-        dynamo.keep_files();
+        dynamo.keep_files(true);
         let item =
             json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}, "isdir": {"BOOL": false}});
         let key = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}});
         ask(&mut dynamo, "PutItem", &json!({"Item": item}));
         assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({"Item": item}));
-        dynamo.forget();
-        ask(&mut dynamo, "PutItem", &json!({"Item": item}));
-        assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({}));
+        for end in [|dynamo: &mut Dynamo| dynamo.keep_files(false), Dynamo::forget] {
+            dynamo.keep_files(true);
+            end(&mut dynamo);
+            dynamo.forget_files();
+            ask(&mut dynamo, "PutItem", &json!({"Item": item}));
+            assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({}));
+        }
     }
 
     #[test]

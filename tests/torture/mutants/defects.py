@@ -470,6 +470,42 @@ DEFECTS: tuple[Defect, ...] = (
         f"{PLANNED}::test_a_lease_that_ended_during_the_upload_is_noticed",
     ),
     Defect(
+        "planned uploads: the entries of a list do not wait for the data",
+        "bulk/file_writes.py",
+        "        await asyncio.wait(self._storing.values())\n"
+        "        return [path for path, stored in self._storing.items() if not stored.result()]\n",
+        "        return ()\n",
+        f"{PLANNED}::test_the_entries_of_a_list_wait_for_both[data]",
+    ),
+    Defect(
+        "planned uploads: a list is published with the expected tags",
+        "bulk/file_writes.py",
+        "            stored.set_result(as_planned)\n",
+        "            stored.set_result(True)\n",
+        f"{PLANNED}::test_other_tags_than_the_expected_ones_of_a_list_are_published",
+    ),
+    Defect(
+        "planned uploads: a list with a lease that ended during the upload",
+        "namespace/file_batches.py",
+        "            late = [row for row in rows if self._is_expired(self.files[row])]\n",
+        "            late: list[int] = []\n",
+        f"{PLANNED}::test_files_of_a_list_are_uploaded_again_after_the_end_of_their_lease",
+    ),
+    Defect(
+        "planned uploads: a file of a list whose upload failed is published",
+        "namespace/file_batches.py",
+        "*(row for row in rows if self.files[row].path in unstored)",
+        "*()",
+        f"{PLANNED}::test_a_failed_upload_of_a_list_is_not_published",
+    ),
+    Defect(
+        "windows of a list that upload at the same time",
+        "bulk/file_writes.py",
+        "                await window.all_begun.wait()\n",
+        "                pass\n",
+        f"{PLANNED}::test_windows_upload_one_after_the_other",
+    ),
+    Defect(
         "a group whose mark takes all operations for applied",
         "oplog/group_commit.py",
         "partial(self._pending.commit, self._succeeded, unknown=self._unknown)",
