@@ -71,8 +71,6 @@ class NewFile:
     size: int
     """Bytes that the upload holds in memory."""
     upload: Upload
-    plan: Plan | None = None
-    """How it is uploaded if its content is known in advance."""
     alone: Callable[[], Awaitable[int]] | None = None
     """For a large file, how it is written by itself, which returns its size."""
     source: str = ""
@@ -81,6 +79,8 @@ class NewFile:
     """Its attributes; None: a file that is replaced keeps its own."""
     mtime_ms: int | None = None
     """Its modification time; None is when it is published."""
+    plan: Plan | None = None
+    """How it is uploaded if its content is known in advance."""
 
 
 def written_alone(volume: Volume, file: NewFile, *, overwrite: bool) -> NewFile:
@@ -143,7 +143,7 @@ def _given(
             tally.failures.append((path, error))
         else:
             upload, plan = partial(_put, volume, view), partial(_planned, volume, view)
-            found.append(NewFile(path, len(view), upload, plan))
+            found.append(NewFile(path, len(view), upload, plan=plan))
     return found
 
 
