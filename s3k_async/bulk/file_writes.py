@@ -309,19 +309,14 @@ class _Window:
         self._batch = FileBatch(load.volume.store, overwrite=load.overwrite)
         self._storing: dict[str, asyncio.Future[bool]] = {}
         """Planned uploads, by path."""
-        self._unknown = len(targets)
-        """Files that are neither in the batch nor failed."""
-        self._complete = asyncio.Event()
-        self._waiting = len(targets)
-        """Uploads that have not begun."""
-        self.all_begun = asyncio.Event()
-        if not targets:
-            self.all_begun.set()
-            self._complete.set()
+        self.all_begun = _Countdown(len(targets))
+        """Ends when all uploads have begun."""
+        self._all_known = _Countdown(len(targets))
+        """Ends when each file is in the batch, or has failed."""
 
     async def publish(self) -> Published:
         """Publish the files, once the content of all is known."""
-        await self._complete.wait()
+        await self._all_known.wait()
         if self._storing:
             self._batch.stored = self._stored
         return await self._batch.publish()
@@ -332,7 +327,7 @@ class _Window:
         planned = None
         try:
             async with load.uploading, load.budget.hold(file.size):
-                self._count_begun()
+                self.all_begun.count()
                 planned = None if file.plan is None else file.plan(target)
                 if planned is None:
                     content = await file.upload(target)
@@ -342,7 +337,7 @@ class _Window:
         except S3kError as error:
             load.failed(file, error)
             if planned is None:
-                self._count_known()
+                self._all_known.count()
         else:
             self.uploads[file.path] = content
             if planned is None:
@@ -354,17 +349,7 @@ class _Window:
         try:
             self._batch.add(target, content, attributes, mtime_ms=file.mtime_ms)
         finally:
-            self._count_known()
-
-    def _count_begun(self) -> None:
-        self._waiting -= 1
-        if not self._waiting:
-            self.all_begun.set()
-
-    def _count_known(self) -> None:
-        self._unknown -= 1
-        if not self._unknown:
-            self._complete.set()
+            self._all_known.count()
 
     async def _store(self, path: str, planned: PlannedUpload) -> Content:
         """The content as it was stored. If it is not as planned, the file is not published."""
@@ -385,3 +370,23 @@ class _Window:
         """Wait for the planned uploads; returns the paths whose data was not stored as planned."""
         await asyncio.wait(self._storing.values())
         return [path for path, stored in self._storing.items() if not stored.result()]
+
+
+class _Countdown:
+    """Ends after a number of events."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._ended = asyncio.Event()
+        if not left:
+            self._ended.set()
+
+    def count(self) -> None:
+        """One event has occurred."""
+        self._left -= 1
+        if not self._left:
+            self._ended.set()
+
+    async def wait(self) -> None:
+        """Wait for the last event."""
+        await self._ended.wait()

@@ -199,15 +199,20 @@ class FileBatch:
         return self.published
 
     def _refuse_expired(self) -> None:
-        self.files = [file for file in self.files if not self._is_expired(file)]
+        unexpired = []
+        for file in self.files:
+            if (error := self._lease_error(file)) is not None:
+                self.published[file.path] = error
+            else:
+                unexpired.append(file)
+        self.files = unexpired
 
-    def _is_expired(self, file: _Publication) -> bool:
+    def _lease_error(self, file: _Publication) -> LeaseExpiredError | None:
         try:
             require_unexpired(file.target.lease_ms, self.store.runtime.now_ms(), file.path)
         except LeaseExpiredError as error:
-            self.published[file.path] = error
-            return True
-        return False
+            return error
+        return None
 
     async def _publish(self) -> None:
         store = self.store
@@ -216,8 +221,12 @@ class FileBatch:
         )
         unstored: set[str] = set()
         log: Log = store.changes.run
-        if self.stored is not None:
-            log = partial(store.changes.run, upload=partial(self._wait, self.stored, unstored))
+        if (stored := self.stored) is not None:
+
+            async def wait_for_data() -> None:
+                unstored.update(await stored())
+
+            log = partial(store.changes.run, upload=wait_for_data)
         try:
             await execute(
                 store.items,
@@ -235,9 +244,6 @@ class FileBatch:
             for file in self.files:
                 self.published.setdefault(file.path, error)
 
-    async def _wait(self, stored: Stored, unstored: set[str]) -> None:
-        unstored.update(await stored())
-
     def _withheld(self, unstored: Collection[str]) -> Withheld | None:
         """What holds files back: data that was not stored, or not in time, and directories that
         moved."""
@@ -246,11 +252,11 @@ class FileBatch:
             return misplaced
 
         async def withheld(rows: Sequence[int]) -> Collection[int]:
-            late = [row for row in rows if self._is_expired(self.files[row])]
-            lacking = {*late, *(row for row in rows if self.files[row].path in unstored)}
-            if misplaced is not None:
-                lacking.update(await misplaced([row for row in rows if row not in lacking]))
-            return lacking
+            late = {row for row in rows if self._lease_error(self.files[row]) is not None}
+            lacking = {row for row in rows if self.files[row].path in unstored}
+            left = [row for row in rows if row not in late | lacking]
+            moved = () if misplaced is None else await misplaced(left)
+            return late.union(lacking, moved)
 
         return withheld
 

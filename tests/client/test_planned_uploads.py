@@ -96,6 +96,23 @@ async def data_keys(fs: S3kClient) -> set[str]:
     return {each.key for each in page.blobs}
 
 
+def give_other_tags(fs: S3kClient) -> None:
+    """Let the store return other entity tags than before."""
+    blobs = fs._volume().storage.blobs
+    put = blobs.put
+
+    async def tagged(key: str, data: Buffer, **conditions: Any) -> BlobInfo:
+        return replace(await put(key, data, **conditions), etag="other")
+
+    blobs.put = tagged  # type: ignore[method-assign] # mypy has no other way to replace a method
+
+
+async def logged_tags(fs: S3kClient) -> list[tuple[str, str]]:
+    """State and entity tag of the writes."""
+    logged = await writes(fs)
+    return [(each.state, each.operation.after.etag) for each in logged if each.operation.after]
+
+
 @pytest.mark.parametrize("layout", ["path", "tree"])
 @pytest.mark.parametrize("path", ["/d/new", "/d/first"])
 async def test_data_is_stored_while_the_write_is_logged(layout: LayoutName, path: str) -> None:
@@ -208,13 +225,7 @@ async def test_a_cancellation_as_the_log_answers_leaves_nothing_pending() -> Non
 async def test_another_tag_than_the_expected_one_is_logged_and_published() -> None:
     faults = FaultPlan()
     async with warm_client(faults, change_detection="none") as fs:
-        storage = fs._volume().storage
-        put = storage.blobs.put
-
-        async def tagged(key: str, data: Buffer, **conditions: Any) -> BlobInfo:
-            return replace(await put(key, data, **conditions), etag="other")
-
-        storage.blobs.put = tagged  # type: ignore[method-assign]
+        give_other_tags(fs)
         before = await data_keys(fs)
         for turn, path in enumerate(["/d/f", "/d/g", "/d/first"]):
             faults.calls.clear()
@@ -224,9 +235,7 @@ async def test_another_tag_than_the_expected_one_is_logged_and_published() -> No
             # The first one logs twice: what it expected, and what was stored.
             assert sorted(puts) == ["data", "log", "log"][: 3 - bool(turn)]
         assert len(await data_keys(fs)) == len(before) + 3
-        logged = await writes(fs)
-        assert [each.state for each in logged] == ["committed"] * 3
-        assert {each.operation.after.etag for each in logged if each.operation.after} == {"other"}
+        assert await logged_tags(fs) == [("committed", "other")] * 3
 
 
 async def test_a_conflict_publishes_the_data_that_was_stored() -> None:
@@ -265,8 +274,8 @@ async def test_a_lease_that_ended_during_the_upload_is_noticed() -> None:
 LIST = [(f"/d/f{number}", b"small") for number in range(3)]
 
 
-async def written(fs: S3kClient, **options: Any) -> ChangeResult:
-    return await fs.write_many(LIST, **options)
+async def written(fs: S3kClient) -> ChangeResult:
+    return await fs.write_many(LIST)
 
 
 @pytest.mark.parametrize("layout", ["path", "tree"])
@@ -344,22 +353,14 @@ async def test_a_cancelled_list_leaves_nothing_pending(held: list[str]) -> None:
 async def test_other_tags_than_the_expected_ones_of_a_list_are_published() -> None:
     faults = FaultPlan()
     async with warm_client(faults, change_detection="none") as fs:
-        storage = fs._volume().storage
-        put = storage.blobs.put
-
-        async def tagged(key: str, data: Buffer, **conditions: Any) -> BlobInfo:
-            return replace(await put(key, data, **conditions), etag="other")
-
-        storage.blobs.put = tagged  # type: ignore[method-assign]
+        give_other_tags(fs)
         before = await data_keys(fs)
         assert (await written(fs)).files == len(LIST)
         for path, data in LIST:
             assert (await fs.stat(path)).etag == "other"
             assert await fs.read(path) == data
         assert len(await data_keys(fs)) == len(before) + len(LIST)
-        logged = await writes(fs)
-        assert [each.state for each in logged] == ["committed"] * len(LIST)
-        assert {each.operation.after.etag for each in logged if each.operation.after} == {"other"}
+        assert await logged_tags(fs) == [("committed", "other")] * len(LIST)
 
 
 async def test_files_of_a_list_are_uploaded_again_after_the_end_of_their_lease() -> None:
@@ -406,9 +407,11 @@ async def test_windows_upload_one_after_the_other(monkeypatch: pytest.MonkeyPatc
         files = [(f"/d/w{number:02}", f"{number}".encode()) for number in range(12)]
         assert (await fs.write_many(files)).files == 12
         assert most == 2
-        keys = [call.key for call in faults.calls if kind_of(call) == "data"]
         faults.gate = None
-        order = [unquote(await fs.physical_path(path)) for path, _ in files]
-        place = {path: number // 4 for number, path in enumerate(order)}
-        windows = [next(at for path, at in place.items() if path.endswith(key)) for key in keys]
+        window_of = {}
+        for number, (path, _) in enumerate(files):
+            key = unquote(await fs.physical_path(path)).rpartition("/")[2]
+            window_of[key] = number // 4
+        puts = [call.key.rpartition("/")[2] for call in faults.calls if kind_of(call) == "data"]
+        windows = [window_of[key] for key in puts]
         assert windows == sorted(windows)

@@ -487,15 +487,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "planned uploads: a list with a lease that ended during the upload",
         "namespace/file_batches.py",
-        "            late = [row for row in rows if self._is_expired(self.files[row])]\n",
-        "            late: list[int] = []\n",
+        "late = {row for row in rows if self._lease_error(self.files[row]) is not None}",
+        "late = set[int]()",
         f"{PLANNED}::test_files_of_a_list_are_uploaded_again_after_the_end_of_their_lease",
     ),
     Defect(
         "planned uploads: a file of a list whose upload failed is published",
         "namespace/file_batches.py",
-        "*(row for row in rows if self.files[row].path in unstored)",
-        "*()",
+        "lacking = {row for row in rows if self.files[row].path in unstored}",
+        "lacking = set[int]()",
         f"{PLANNED}::test_a_failed_upload_of_a_list_is_not_published",
     ),
     Defect(
