@@ -235,8 +235,8 @@ class S3kSyncClient(BlockingClient):
 
         The files are those of a listing, with its consistency (`list`), without empty ones that
         have no object. Their data is kept for the grace period of garbage collection, even if the
-        files are changed or deleted. Raises PathNotFoundError, UnsupportedError (a file that was appended to or changed
-        in place: see `compact`).
+        files are changed or deleted. Raises PathNotFoundError, UnsupportedError (a file that was
+        appended to or changed in place: see `compact`).
         """
         return self._each(lambda fs: fs.physical_paths(path, recursive=recursive))
 
