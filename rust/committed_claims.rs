@@ -15,11 +15,10 @@ use crate::errors::text_of;
 use crate::keys::KeyForm;
 use crate::operation_lines::{Operation, OperationReader, State, object_in_fact};
 use crate::paths::{parent_and_name, push_child};
-use crate::physical::object_id;
+use crate::physical::{EXTENTS, is_empty_name, object_id};
 use crate::suffix::SuffixCount;
 
-/// The beginning of the physical name of a file with extents, and of a version id in the checksum.
-const SPECIAL_NAME: &str = "extents:";
+/// The beginning of a version id in the checksum.
 const SPECIAL_CHECKSUM: &str = "version:";
 
 /// A row of the external sort.
@@ -132,7 +131,7 @@ impl Rules {
     }
 
     /// Whether the state is that of a directory, or of a file whose bytes are one physical object
-    /// of its own, without anything that the rules or the plan regard.
+    /// of its own or that needs none, without anything that the rules or the plan regard.
     fn is_plain(&self, state: &State<'_>) -> bool {
         if !state.pending.is_empty() || !state.attributes.is_empty() {
             return false;
@@ -143,8 +142,11 @@ impl Rules {
                 !state.is_dir
                     && state.committed
                     && !state.checksum.starts_with(SPECIAL_CHECKSUM)
-                    && is_own(key, state.id)
-                    && self.sizes.get(key) == Some(&state.size)
+                    && if is_empty_name(key, state.id) {
+                        state.size == 0
+                    } else {
+                        is_own(key, state.id) && self.sizes.get(key) == Some(&state.size)
+                    }
             }
         }
     }
@@ -162,7 +164,7 @@ impl Rules {
 fn is_own(key: &str, object: &str) -> bool {
     !key.contains("://")
         && !key.contains('\\')
-        && !key.starts_with(SPECIAL_NAME)
+        && !key.starts_with(EXTENTS)
         && object_id(key) == Some(object)
 }
 
