@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyBytesMethods};
 
 use crate::json::read::Cursor;
-use crate::physical::{is_empty_name, object_id};
+use crate::physical::object_id;
 
 /// The fields of an entry, as text of JSON.
 #[derive(Clone, Copy)]
@@ -130,13 +130,8 @@ impl<'a> Object<'a> {
         if entry.is_dir {
             return self.blobs == 0;
         }
-        if !entry.committed {
-            return false;
-        }
-        if entry.physical.is_some_and(|name| is_empty_name(name, entry.id)) {
-            return self.blobs == 0 && entry.size == "0";
-        }
-        self.blobs == 1
+        entry.committed
+            && self.blobs == 1
             && self.blob.is_some_and(|(key, size)| {
                 entry.physical == Some(key)
                     && entry.size == size

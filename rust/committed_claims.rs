@@ -15,10 +15,11 @@ use crate::errors::text_of;
 use crate::keys::KeyForm;
 use crate::operation_lines::{Operation, OperationReader, State, object_in_fact};
 use crate::paths::{parent_and_name, push_child};
-use crate::physical::{EXTENTS, is_empty_name, object_id};
+use crate::physical::object_id;
 use crate::suffix::SuffixCount;
 
-/// The beginning of a version id in the checksum.
+/// The beginning of the physical name of a file with extents, and of a version id in the checksum.
+const SPECIAL_NAME: &str = "extents:";
 const SPECIAL_CHECKSUM: &str = "version:";
 
 /// A row of the external sort.
@@ -131,7 +132,7 @@ impl Rules {
     }
 
     /// Whether the state is that of a directory, or of a file whose bytes are one physical object
-    /// of its own or that needs none, without anything that the rules or the plan regard.
+    /// of its own, without anything that the rules or the plan regard.
     fn is_plain(&self, state: &State<'_>) -> bool {
         if !state.pending.is_empty() || !state.attributes.is_empty() {
             return false;
@@ -142,11 +143,8 @@ impl Rules {
                 !state.is_dir
                     && state.committed
                     && !state.checksum.starts_with(SPECIAL_CHECKSUM)
-                    && if is_empty_name(key, state.id) {
-                        state.size == 0
-                    } else {
-                        is_own(key, state.id) && self.sizes.get(key) == Some(&state.size)
-                    }
+                    && is_own(key, state.id)
+                    && self.sizes.get(key) == Some(&state.size)
             }
         }
     }
@@ -164,7 +162,7 @@ impl Rules {
 fn is_own(key: &str, object: &str) -> bool {
     !key.contains("://")
         && !key.contains('\\')
-        && !key.starts_with(EXTENTS)
+        && !key.starts_with(SPECIAL_NAME)
         && object_id(key) == Some(object)
 }
 

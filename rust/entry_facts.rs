@@ -9,7 +9,7 @@ use crate::fact_lines::FactLines;
 use crate::items::Attribute;
 use crate::json::write::{push_ascii_quoted, push_integer};
 use crate::keys::{KeyForm, is_id, is_trash};
-use crate::physical::{EXTENTS, is_empty_name, is_physical_key, object_id};
+use crate::physical::{is_physical_key, object_id};
 use crate::rows::Rows;
 use crate::suffix::{Hash, SuffixCount};
 
@@ -200,26 +200,20 @@ pub fn named_facts(
         let (entries, others) =
             EntryColumns::read_some(rows.items(), rows.places(), &keys.form, |entry| {
                 let is_clear = match entry.physical() {
-                    Some(physical) => entry.committed() && names_data(entry, physical.text),
+                    Some(physical) => entry.committed() && is_physical_key(physical.text),
                     None => !entry.has(Attribute::Physical),
                 };
                 is_clear && keys.is_plain(entry) && !entry.has(Attribute::Pending)
             });
         let mut named = FactLines::with_capacity(entries.len(), entries.len() * 80);
         for row in 0..entries.len() {
-            let physical = entries.get(row).and_then(|entry| entry.physical());
-            if let Some(key) = physical.filter(|name| !name.text.starts_with(EXTENTS)) {
+            if let Some(key) = entries.get(row).and_then(|entry| entry.physical()) {
                 push_ascii_quoted(named.buffer(), key.text);
                 named.end_line(object_id(key.text).unwrap_or(key.text));
             }
         }
         (named, others)
     })
-}
-
-/// Whether a physical name is the key of a data object, or that of an empty file, which has none.
-fn names_data(entry: &EntryView<'_>, name: &str) -> bool {
-    is_physical_key(name) || is_empty_name(name, entry.text(Attribute::Id).text)
 }
 
 /// The first entry of each directory, by path.

@@ -54,16 +54,6 @@ pub fn object_id(physical_key: &str) -> Option<&str> {
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-/// The beginning of the physical name of a file with extents.
-pub const EXTENTS: &str = "extents:";
-
-/// Whether a physical name is that of an empty file without an object: no extents of this id.
-pub fn is_empty_name(name: &str, object_id: &str) -> bool {
-    !object_id.is_empty()
-        && !object_id.contains(':')
-        && name.strip_prefix(EXTENTS).and_then(|rest| rest.strip_suffix(':')) == Some(object_id)
-}
-
 /// Whether a key has the form of this package's, with the UUIDs in lower case.
 pub fn is_physical_key(key: &str) -> bool {
     let is_uuid = |text: &str| {

@@ -493,9 +493,10 @@ class S3kClient:
             spark.read.parquet(*[file.uri for file in files])
 
         The files are those of a listing, with its consistency (`list`), without empty ones that
-        have no object. Their data is kept for the grace period of garbage collection, even if the
-        files are changed or deleted. Raises PathNotFoundError, UnsupportedError (a file that was
-        appended to or changed in place: see `compact`).
+        have no object: those of `write_many` and `upload`, and those that were truncated. Their
+        data is kept for the grace period of garbage collection, even if the files are changed or
+        deleted. Raises PathNotFoundError, UnsupportedError (a file that was appended to or changed
+        in place: see `compact`).
         """
         place = self._path(path)
         pages = physical_pages(self._volume(), place, Listing(recursive=recursive))

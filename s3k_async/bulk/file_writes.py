@@ -148,11 +148,11 @@ def _given(
 
 
 async def _put(volume: Volume, view: memoryview, target: WriteTarget) -> Content:
-    return await volume.storage.at(target.path).put(target.object_id, view)
+    return await volume.storage.at(target.path).put_in_bulk(target.object_id, view)
 
 
 def _planned(volume: Volume, view: memoryview, target: WriteTarget) -> PlannedUpload | None:
-    return volume.storage.at(target.path).planned(target.object_id, view)
+    return volume.storage.at(target.path).planned(target.object_id, view) if len(view) else None
 
 
 def _distinct(files: list[NewFile], tally: ChangeTally) -> list[NewFile]:

@@ -295,7 +295,7 @@ def local_file(volume: Volume, local: str, target: str, size: int) -> NewFile:
         storage = volume.storage.at(at.path)
         data = await in_thread(local_tree.read_small, local, CHUNK)
         if data is not None:
-            return await storage.put(at.object_id, data)
+            return await storage.put_in_bulk(at.object_id, data)
         async with local_tree.opened(local) as (descriptor, _):  # the file has grown
             writer = storage.writer(at.object_id)
             try:

@@ -47,7 +47,7 @@ HELD: Final = 20_000
 """Facts held in memory before any are written to files."""
 BUFFER: Final = 64 * 1024
 """Bytes buffered for one file before they are written."""
-BUFFERED: Final = 32 * 1024 * 1024
+BUFFERED: Final = 8 * 1024 * 1024
 """Bytes buffered for all files together before all are written."""
 
 Child: TypeAlias = tuple[str, str, str, int]

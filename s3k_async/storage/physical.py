@@ -131,15 +131,12 @@ class PhysicalStorage:
         return view
 
     async def put(self, object_id: str, data: Buffer) -> Content:
-        """Store bytes under a fresh physical key, in parts above the multipart threshold. No bytes
-        need no object, where files may have extents.
+        """Store bytes under a fresh physical key, in parts above the multipart threshold.
 
         `data` must not change before this returns. Raises NoSpaceError and the errors of the blob
         port.
         """
         view = memoryview(data).cast("B")
-        if self.extents and not len(view):
-            return content_of(object_id, ())
         if len(view) <= self.tuning.multipart_threshold:
             content = await self._put_whole(self._runtime.physical_key(object_id), view)
             self._tags.learn(view, content.etag)
@@ -152,13 +149,18 @@ class PhysicalStorage:
             await writer.abort()
             raise
 
+    async def put_in_bulk(self, object_id: str, data: Buffer) -> Content:
+        """As `put`, for one of many files: an empty one has no object, where files may have
+        extents."""
+        if self.extents and not memoryview(data).nbytes:
+            return content_of(object_id, ())
+        return await self.put(object_id, data)
+
     def planned(self, object_id: str, data: Buffer) -> PlannedUpload | None:
         """A planned upload of bytes under a fresh physical key; None if their entity tag cannot be
-        computed, or they need no object, so that `put` comes first. `data` must not change before
-        it is stored."""
+        computed, so that `put` has to store them first. `data` must not change before it is
+        stored."""
         view = memoryview(data).cast("B")
-        if self.extents and not len(view):
-            return None
         etag = self._tags.of(view)
         if etag is None or len(view) > self.tuning.multipart_threshold:
             return None
@@ -183,7 +185,6 @@ class PhysicalStorage:
             self.tuning,
             self._slots,
             cache=self.cache,
-            empty=content_of(object_id, ()) if self.extents else None,
         )
 
     async def read(

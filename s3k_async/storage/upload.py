@@ -53,12 +53,9 @@ class PhysicalWriter:
         slots: anyio.Semaphore,
         *,
         cache: CachedReads | None = None,
-        empty: Content | None = None,
     ) -> None:
-        """`cache`: where content is added that is sent by one request. `empty`: the content if no
-        bytes are written, which then need no blob."""
+        """`cache`: where content is added that is sent by one request."""
         self.physical = physical
-        self._empty = empty
         self._cache = cache
         self.size = 0
         """Bytes accepted so far."""
@@ -158,9 +155,6 @@ class PhysicalWriter:
         if self._content is not None:
             return self._content
         self._need_open()
-        if self._empty is not None and not self.size and self._upload is None:
-            self._content = self._empty
-            return self._content
         try:
             info = await self._store()
             if info.size != self.size:

@@ -23,7 +23,6 @@ from s3k_async.integrity.shuffle import Child, FactKind, Shuffle
 from s3k_async.integrity.verify_rules import decide
 from s3k_async.model import UNCOMMITTED, Deletion, Entry, LayoutName, Operation
 from s3k_async.oplog.entries import LogRecord, LogState
-from s3k_async.storage.extents import has_extents
 from tests.torture.damage import GRACE, Scene
 from tests.torture.damage_tree import damage, damages_of
 
@@ -88,11 +87,6 @@ def file(object_id: str = "one", *, in_tree: bool = False, **changes: Any) -> En
     return replace(entry, **changes)
 
 
-def empty(entry: Entry, **changes: Any) -> Entry:
-    """The file without bytes, which has no object."""
-    return replace(entry, **{"size": 0, "physical": f"extents:{entry.id}:", **changes})
-
-
 def directory(object_id: str = "one", *, in_tree: bool = False, **changes: Any) -> Entry:
     entry = file(object_id, in_tree=in_tree)
     empty: dict[str, Any] = {"size": 0, "physical": None, "etag": "", "checksum": ""}
@@ -112,7 +106,7 @@ def removed(before: Entry) -> LogRecord:
 
 
 def blob_of(entry: Entry, **changes: Any) -> BlobInfo:
-    return BlobInfo(str(entry.physical), entry.size, "any", 5)._replace(**changes)
+    return replace(BlobInfo(str(entry.physical), entry.size, "any", 5), **changes)
 
 
 def of_entry(entry: Entry) -> Fact:
@@ -129,8 +123,7 @@ def of_blob(blob: BlobInfo) -> Fact:
 
 def healthy(entry: Entry) -> list[Fact]:
     facts = [of_entry(entry), of_record(logged(entry))]
-    has_none = entry.is_dir or has_extents(entry.physical)
-    return facts if has_none else [*facts, of_blob(blob_of(entry))]
+    return facts if entry.is_dir else [*facts, of_blob(blob_of(entry))]
 
 
 @pytest.mark.parametrize("in_tree", [False, True])
@@ -142,14 +135,11 @@ def test_healthy_objects_are_clean(in_tree: bool) -> None:
         *healthy(directory("two", in_tree=in_tree)),
         *healthy(odd),
         *healthy(overwritten),
-        *healthy(empty(file("six", in_tree=in_tree))),
         of_record(logged(file("four", in_tree=in_tree))),
         of_record(removed(file("five", in_tree=in_tree))),
         of_record(logged(file("five", in_tree=in_tree))),
     ]
-    assert check(collector_of(facts, in_tree=in_tree)) == {
-        *("one", "two", "three", "four", "five", "six")
-    }
+    assert check(collector_of(facts, in_tree=in_tree)) == {"one", "two", "three", "four", "five"}
 
 
 def test_without_a_log_an_entry_and_its_data_are_clean() -> None:
@@ -195,10 +185,6 @@ HARM: dict[str, Callable[[Entry], list[Fact]]] = {
     "data of a directory": lambda entry: [*healthy(directory()), of_blob(blob_of(entry))],
     "data of a removed object": lambda entry: [of_record(removed(entry)), of_blob(blob_of(entry))],
     "a uri": lambda entry: healthy(replace(entry, physical="s3://b/key.id=one")),
-    "no bytes of another": lambda entry: healthy(empty(entry, physical="extents:two:"))[:2],
-    "no bytes, with an object": lambda entry: [*healthy(empty(entry)), of_blob(blob_of(entry))],
-    "no bytes, with a size": lambda entry: healthy(empty(entry, size=3)),
-    "a hole": lambda entry: healthy(empty(entry, size=3, physical="extents:one:+3")),
     **{
         f"other {name}": lambda entry, name=name, value=value: [  # type: ignore[misc]
             of_entry(replace(entry, **{name: value})),
@@ -239,10 +225,7 @@ VALUES: dict[str, list[Any]] = {
     "ctime": [1, 2],
     "mtime_ms": [5, 6, 2 * NOW_MS],
     "size": [3, 4, 0],
-    "physical": [
-        *(None, UNCOMMITTED, "key.id=one", "key.id=two", "k.id=one", "s3://b/key.id=one"),
-        *("extents:one:", "extents:two:", "extents:one:+3"),
-    ],
+    "physical": [None, UNCOMMITTED, "key.id=one", "key.id=two", "k.id=one", "s3://b/key.id=one"],
     "committed": [True, False],
     "etag": ["etag", ""],
     "checksum": ["sum", "other", ""],
@@ -268,8 +251,6 @@ def volumes(draw: st.DrawFn) -> tuple[list[Fact], bool, bool]:
     for object_id in IDS:
         make: Callable[..., Entry] = file if draw(st.booleans()) else directory
         entry = make(object_id, in_tree=in_tree)
-        if not entry.is_dir and draw(st.booleans()):
-            entry = empty(entry)
         some = healthy(entry)
         for _ in range(draw(st.integers(0, 2))):
             other = draw(similar(entry))

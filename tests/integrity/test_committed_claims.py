@@ -159,11 +159,6 @@ def part_of(*entries: Entry, in_tree: bool = False) -> Part:
 def test_committed_files_and_directories_are_decided(in_tree: bool) -> None:
     part = part_of(file("one", in_tree=in_tree), directory("two", in_tree=in_tree), in_tree=in_tree)
     assert check(part) == {"one", "two"}
-    empty = replace(file("one", in_tree=in_tree), size=0, physical="extents:one:")
-    assert check(part_of(empty, directory("two", in_tree=in_tree), in_tree=in_tree)) == {
-        "one",
-        "two",
-    }
     assert check(replace(part, within="/d")) == {"one", "two"}
     assert check(replace(part, present=frozenset({"two"}))) == {"one"}
     assert check(replace(part, present=frozenset({"two"}), within="/dd")) == {"one", "two"}
@@ -184,8 +179,7 @@ def test_the_highest_version_counts_in_any_order() -> None:
 
 LEFT: Final[Mapping[str, Callable[[Entry], Entry]]] = {
     "extents": lambda entry: replace(entry, physical=f"extents:{entry.id}:{UNIQUE}@0+3"),
-    "no bytes of another": lambda entry: replace(entry, physical="extents:six:", size=0),
-    "no bytes, with a size": lambda entry: replace(entry, physical=f"extents:{entry.id}:"),
+    "no bytes at all": lambda entry: replace(entry, physical=f"extents:{entry.id}:", size=0),
     "adopted": lambda entry: replace(entry, physical=f"s3://bucket/key.id={entry.id}"),
     "the key of another object": lambda entry: replace(entry, physical=f"{UNIQUE}.id=other"),
     "a key without an id": lambda entry: replace(entry, physical="key"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 
 from s3k_async._native import Deletes, Moves, Resolutions
 from s3k_async.backends.ports.items import (
@@ -158,7 +157,6 @@ def token_mismatch(actions: Sequence[Action]) -> ServiceError:
     )
 
 
-@lru_cache(maxsize=256)
 def segment_of(partition: str) -> int:
     """A hash of the partition key; modulo the number of segments, it is the partition's scan
     segment."""
