@@ -2,7 +2,7 @@
 //!
 //! Source of the format: `integrity/shuffle.py`.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -102,28 +102,68 @@ impl FactLines {
         let lines = found.map(|(_, line)| PyBytes::new(py, line.as_bytes()));
         PyList::new(py, lines.collect::<Vec<_>>())
     }
+}
 
-    /// The lines by the remainder of their hash: number, lines, number of lines.
-    fn parts<'py>(
-        &self,
-        py: Python<'py>,
-        count: u32,
-    ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>, usize)>> {
+/// Lines of facts of one kind, by the part of a shuffle that they belong to.
+#[pyclass(module = "s3k_async._native")]
+pub struct PartLines {
+    parts: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl PartLines {
+    fn part(&mut self, number: usize) -> PyResult<&mut Vec<u8>> {
+        self.parts.get_mut(number).ok_or_else(|| PyIndexError::new_err("there is no such part"))
+    }
+}
+
+#[pymethods]
+impl PartLines {
+    #[new]
+    fn new(count: usize) -> PyResult<Self> {
         if count == 0 {
             return Err(PyValueError::new_err("there is at least one part"));
         }
-        let parts = py.detach(|| {
-            let mut parts = vec![(Vec::new(), 0_usize); count as usize];
-            for (hash, line) in self.iter() {
-                if let Some((text, lines)) = parts.get_mut((hash % count) as usize) {
-                    text.extend_from_slice(line.as_bytes());
-                    *lines += 1;
-                }
+        Ok(Self { parts: vec![Vec::new(); count], bytes: 0 })
+    }
+
+    /// The number of bytes held.
+    fn __len__(&self) -> usize {
+        self.bytes
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<PartLines: {} bytes>", self.bytes)
+    }
+
+    /// Adds each line to the part that is the remainder of its hash.
+    fn add(&mut self, lines: &FactLines) {
+        let count = self.parts.len();
+        for (hash, line) in lines.iter() {
+            if let Some(part) = self.parts.get_mut(hash as usize % count) {
+                part.extend_from_slice(line.as_bytes());
             }
-            parts
-        });
-        let filled = parts.into_iter().enumerate().filter(|(_, (_, lines))| *lines > 0);
-        Ok(filled.map(|(number, (text, lines))| (number, PyBytes::new(py, &text), lines)).collect())
+        }
+        self.bytes += lines.text.len();
+    }
+
+    /// Adds lines to a part.
+    fn add_to_part(&mut self, number: usize, text: &[u8]) -> PyResult<()> {
+        self.part(number)?.extend_from_slice(text);
+        self.bytes += text.len();
+        Ok(())
+    }
+
+    /// Removes the lines of a part.
+    fn take<'py>(&mut self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let text = std::mem::take(self.part(number)?);
+        self.bytes -= text.len();
+        Ok(PyBytes::new(py, &text))
+    }
+
+    /// All lines.
+    fn text<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.parts.concat())
     }
 }
 

@@ -55,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use crate::entry_sequence::Entries;
     #[pymodule_export]
-    use crate::fact_lines::{FactLines, blob_facts, old_blob_facts};
+    use crate::fact_lines::{FactLines, PartLines, blob_facts, old_blob_facts};
     #[pymodule_export]
     use crate::keys::{
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,

@@ -34,6 +34,7 @@ __all__ = [
     "Moves",
     "Operations",
     "Page",
+    "PartLines",
     "Resolutions",
     "Rows",
     "Signer",
@@ -627,9 +628,28 @@ class FactLines:
         bits of a hash, the least significant bit of a byte first. Raises ValueError unless the
         number of bits is a power of two."""
 
-    def parts(self, count: int) -> list[tuple[int, bytes, int]]:
-        """The facts by the remainder of their hash when divided by `count`: the remainder, the
-        lines, and their number. Raises ValueError for a count of 0."""
+@final
+class PartLines:
+    """Lines of facts of one kind, each ended by a newline, by the part of a shuffle that they
+    belong to; in no particular order. Its length is the number of bytes held.
+
+    Parts are numbered from 0 to `count` - 1. Raises ValueError for a count of 0, and IndexError for
+    other numbers.
+    """
+
+    def __new__(cls, count: int) -> PartLines: ...
+    def __len__(self) -> int: ...
+    def add(self, lines: FactLines) -> None:
+        """Add each line to the part that is the remainder of its hash divided by `count`."""
+
+    def add_to_part(self, number: int, text: bytes) -> None:
+        """Add lines to a part."""
+
+    def take(self, number: int) -> bytes:
+        """Remove the lines of a part, and return them."""
+
+    def text(self) -> bytes:
+        """The lines of all parts."""
 
 @final
 class EntryFacts:

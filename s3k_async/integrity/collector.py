@@ -323,7 +323,6 @@ class Collector:
             return
         self.shuffle.forget(kinds)
         await scan()
-        self.shuffle.flush()
         self._done.append(name)
         self.save()
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
-from s3k_async._native import FactLines
+from s3k_async._native import FactLines, PartLines
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.integrity.facts import CopyFacts, Finding, ItemFacts, LogObjectFacts, OpenSegment
@@ -45,10 +45,8 @@ PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
 HELD: Final = 20_000
 """Facts held in memory before any are written to files."""
-BUFFER: Final = 64 * 1024
-"""Bytes buffered for one file before they are written."""
-BUFFERED: Final = 8 * 1024 * 1024
-"""Bytes buffered for all files together before all are written."""
+BUFFERED: Final = 32 * 1024 * 1024
+"""Bytes buffered for all files together before they are written."""
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the key of the parent, its own entry key and id, its time in ms."""
@@ -214,9 +212,8 @@ class Shuffle:
         self._held = held
         self._count = 0
         self._spilling = False
-        self._lines: dict[tuple[FactKind, int], bytearray] = {}
-        """The facts, as long as all fit into memory; then the buffers of the files."""
-        self._buffered = 0
+        self._lines: dict[FactKind, PartLines] = {}
+        """The facts, as long as all fit into memory; then those not yet in files."""
         if directory is not None:
             with self._writing(directory):
                 make_directories(directory)
@@ -229,17 +226,19 @@ class Shuffle:
 
     def add(self, kind: FactKind, key: str, fact: object) -> None:
         """Add a fact to the part of its key."""
-        self._buffer(kind, hash_of(key) % PARTS, _ended(to_line(kind, fact)), 1)
+        self._part_lines(kind).add_to_part(hash_of(key) % PARTS, _ended(to_line(kind, fact)))
+        self._added(1)
 
     def add_lines(self, kind: FactKind, lines: FactLines) -> None:
         """Add facts to the parts of their keys."""
-        for number, text, count in lines.parts(PARTS):
-            self._buffer(kind, number, text, count)
+        self._part_lines(kind).add(lines)
+        self._added(len(lines))
 
     def add_to_part(self, kind: FactKind, text: bytes, count: int) -> None:
         """Add facts of a part that is in memory as a whole: `count` lines, each ended by a
         newline."""
-        self._buffer(kind, 0, text, count)
+        self._part_lines(kind).add_to_part(0, text)
+        self._added(count)
 
     def read(self, kind: FactKind, number: int) -> Iterator[Any]:
         """The facts of a part, in no particular order."""
@@ -257,7 +256,7 @@ class Shuffle:
     def lines(self, kind: FactKind, number: int) -> list[bytes]:
         """The facts of a part as lines, each ended by a newline, in no particular order."""
         if not self._spilling:
-            return [bytes(text) for (name, _), text in self._lines.items() if name == kind]
+            return [self._lines[kind].text()] if kind in self._lines else []
         self._flush(kind, number)
         path = self._path(kind, number)
         if not os.path.exists(path):
@@ -273,22 +272,21 @@ class Shuffle:
             return
         self._forget(kind, number)
         for fact in facts:
-            self._buffer(kind, number, _ended(to_line(kind, fact)), 1)
+            self._part_lines(kind).add_to_part(number, _ended(to_line(kind, fact)))
         self._flush(kind, number)
 
     def flush(self) -> None:
         """Write the buffers to the files, unless all facts are in memory."""
         if self._spilling:
-            for kind, number in list(self._lines):
-                self._flush(kind, number)
+            for kind in self._lines:
+                for number in range(PARTS):
+                    self._flush(kind, number)
 
     def forget(self, kinds: tuple[FactKind, ...]) -> None:
         """Drop whole kinds before they are collected again."""
-        if not self._spilling:
-            for key in [key for key in self._lines if key[0] in kinds]:
-                del self._lines[key]
-        for kind in kinds if self._spilling else ():
-            for number in range(PARTS):
+        for kind in kinds:
+            self._lines.pop(kind, None)
+            for number in range(PARTS if self._spilling else 0):
                 self._forget(kind, number)
 
     def load_state(self) -> State:
@@ -323,11 +321,14 @@ class Shuffle:
         if self._directory is not None and not self._is_kept:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _buffer(self, kind: FactKind, number: int, text: bytes, count: int) -> None:
-        """Buffer some lines, and write them to files once there are more than fit into memory."""
-        lines = self._lines.setdefault((kind, number), bytearray())
-        lines += text
-        self._buffered += len(text)
+    def _part_lines(self, kind: FactKind) -> PartLines:
+        lines = self._lines.get(kind)
+        if lines is None:
+            lines = self._lines[kind] = PartLines(PARTS)
+        return lines
+
+    def _added(self, count: int) -> None:
+        """Write the lines to files once there are more than fit into memory."""
         self._count += count
         if not self._spilling:
             if self._count > self._held:
@@ -335,26 +336,23 @@ class Shuffle:
                     self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
                 self._spilling = True
                 self.flush()
-        elif len(lines) >= BUFFER:
-            self._flush(kind, number)
-        elif self._buffered >= BUFFERED:
+        elif sum(map(len, self._lines.values())) >= BUFFERED:
             self.flush()
 
     def _flush(self, kind: FactKind, number: int) -> None:
-        lines = self._lines.pop((kind, number), None)
-        if lines is None:
-            return
-        self._buffered -= len(lines)
-        path = self._path(kind, number)
-        with self._writing(path), open(path, "ab", opener=open_private) as file:
-            file.write(lines)
+        lines = self._lines[kind].take(number) if kind in self._lines else b""
+        if lines:
+            path = self._path(kind, number)
+            with self._writing(path), open(path, "ab", opener=open_private) as file:
+                file.write(lines)
 
     def _writing(self, path: str) -> AbstractContextManager[None]:
         """Map errors of writing a file, with the remedy for the disk it is on."""
         return os_errors(path, _CHOSEN_ROOM if self._is_kept else TEMPORARY_ROOM)
 
     def _forget(self, kind: FactKind, number: int) -> None:
-        self._buffered -= len(self._lines.pop((kind, number), b""))
+        if kind in self._lines:
+            self._lines[kind].take(number)
         if os.path.exists(self._path(kind, number)):
             os.remove(self._path(kind, number))
 

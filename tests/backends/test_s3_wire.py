@@ -10,7 +10,7 @@ import pickle
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -151,6 +151,14 @@ async def test_an_engine_refuses_a_body_that_was_damaged(seaweedfs: Engine) -> N
     assert answer.status == 400
     assert await blobs.head("k") is None
     await blobs.close()
+
+
+async def test_every_character_of_a_key_is_encoded(blobs: WireBlobs, proxy: FaultProxy) -> None:
+    """Each byte of its UTF-8 form (RFC 3986, section 2.1) but those that S3 signs as they are."""
+    proxy.rule(Answer(404))
+    key = "".join(map(chr, range(1, 300))) + "/22.id=00/€𐍈"
+    assert await blobs.head(key) is None
+    assert proxy.calls[-1].raw_path == f"/data/p/{quote(key)}"
 
 
 async def test_a_part_is_signed_and_has_no_checksum(blobs: WireBlobs, proxy: FaultProxy) -> None:

@@ -209,13 +209,21 @@ def test_lines_are_divided_by_their_hash() -> None:
     ends = memoryview(offsets).cast("i")
     assert [*memoryview(hashes).cast("q")] == [number for number, _ in lines.rows()]
     assert [text[start:end] for start, end in pairwise(ends)] == [line for _, line in lines.rows()]
-    parts = lines.parts(7)
-    assert sum(count for _, _, count in parts) == 100
-    for part, text, count in parts:
+    parts = _native.PartLines(7)
+    parts.add(lines)
+    parts.add_to_part(3, b"[]\n")
+    assert len(parts) == len(text) + 3 == len(parts.text())
+    for part in range(7):
         rows = [line for number, line in lines.rows() if number % 7 == part]
-        assert (text, count) == (b"".join(rows), len(rows))
+        assert parts.take(part) == b"".join(rows) + (b"[]\n" if part == 3 else b"")
+        assert parts.take(part) == b""
+    assert (len(parts), parts.text()) == (0, b"")
     with pytest.raises(ValueError, match="part"):
-        lines.parts(0)
+        _native.PartLines(0)
+    with pytest.raises(IndexError, match="part"):
+        parts.take(7)
+    with pytest.raises(IndexError, match="part"):
+        parts.add_to_part(7, b"")
 
 
 def test_lines_are_chosen_by_their_hash() -> None:

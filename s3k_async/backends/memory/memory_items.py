@@ -7,7 +7,6 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -42,7 +41,10 @@ class _Table:
 
     def __init__(self) -> None:
         self.items: dict[Key, dict[str, Value]] = {}
-        self.order: list[Key] = []
+        self.partitions: dict[str, list[Key]] = {}
+        """The keys of each partition that has any, in ascending order."""
+        self.order: list[str] = []
+        """The partitions, in ascending order."""
         self.tags: dict[str, str] = {}
         self.tokens: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lock = threading.Lock()
@@ -65,18 +67,13 @@ class _Table:
         for action, key, before in zip(actions, keys, current, strict=True):
             after = outcome(action, before)
             if after is not None:
-                if before is None:
-                    insort(self.order, key)
-                self.items[key] = after
+                self._put(key, after)
             elif before is not None:
-                del self.order[bisect_left(self.order, key)]
-                del self.items[key]
+                self._delete(key)
 
     def load(self, items: Sequence[Item], keys: Sequence[Key]) -> None:
         for key, item in zip(keys, items, strict=True):
-            if key not in self.items:
-                insort(self.order, key)
-            self.items[key] = dict(item)
+            self._put(key, dict(item))
 
     def transact(self, actions: Sequence[Action], token: str, now_ms: int) -> None:
         # The oldest tokens come first: a check of all would take longer than the transaction.
@@ -91,6 +88,38 @@ class _Table:
         self.apply(actions)
         self.tokens[token] = (now_ms + TOKEN_LIFE_MS, wanted)
         self.tokens.move_to_end(token)
+
+    def page(self, segment: int, segments: int, after: Key | None, size: int) -> list[Key]:
+        """The next keys of a scan segment, at most `size`."""
+        keys: list[Key] = []
+        begin = 0 if after is None else bisect_left(self.order, after.partition)
+        for place in range(begin, len(self.order)):
+            partition = self.order[place]
+            if segment_of(partition) % segments == segment:
+                found = self.partitions[partition]
+                start = 0 if after is None else bisect_right(found, after)
+                keys += found[start : start + size - len(keys)]
+                if len(keys) == size:
+                    break
+        return keys
+
+    def _put(self, key: Key, item: dict[str, Value]) -> None:
+        if key not in self.items:
+            keys = self.partitions.get(key.partition)
+            if keys is None:
+                self.partitions[key.partition] = [key]
+                insort(self.order, key.partition)
+            else:
+                insort(keys, key)
+        self.items[key] = item
+
+    def _delete(self, key: Key) -> None:
+        keys = self.partitions[key.partition]
+        del keys[bisect_left(keys, key)]
+        if not keys:
+            del self.partitions[key.partition]
+            del self.order[bisect_left(self.order, key.partition)]
+        del self.items[key]
 
 
 _tables: dict[str, _Table] = {}
@@ -161,12 +190,13 @@ class MemoryItems:
         async with interleaved:
             table = self._table()
             with table.lock:
-                begin = bisect_right(table.order, Key(partition, cursor or after))
-                end = bisect_left(table.order, Key(partition + "\0", ""), begin)
-                stop = min(end, begin + (limit or _PAGE))
-                keys = table.order[begin:stop]
+                found = table.partitions.get(partition, [])
+                begin = bisect_right(found, Key(partition, cursor or after))
+                stop = begin + (limit or _PAGE)
+                keys = found[begin:stop]
                 return ItemPage(
-                    [dict(table.items[key]) for key in keys], keys[-1].sort if stop < end else None
+                    [dict(table.items[key]) for key in keys],
+                    keys[-1].sort if stop < len(found) else None,
                 )
 
     async def scan(
@@ -178,16 +208,12 @@ class MemoryItems:
             table = self._table()
             size = limit or _PAGE
             with table.lock:
-                begin = 0 if cursor is None else bisect_right(table.order, key_of(cursor))
-                rest = (
-                    key
-                    for key in map(table.order.__getitem__, range(begin, len(table.order)))
-                    if segment_of(key.partition) % segments == segment
-                )
-                page = list(islice(rest, size))
-                more = next(rest, None) is not None
+                after = None if cursor is None else key_of(cursor)
+                keys = table.page(segment, segments, after, size + 1)
+                page = keys[:size]
                 return ItemPage(
-                    [dict(table.items[key]) for key in page], cursor_of(page[-1]) if more else None
+                    [dict(table.items[key]) for key in page],
+                    cursor_of(page[-1]) if len(keys) > size else None,
                 )
 
     async def close(self) -> None:

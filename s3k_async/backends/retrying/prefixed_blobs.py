@@ -4,7 +4,6 @@ removed."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 from s3k_async.backends.ports.blobs import (
     MAX_DELETION,
@@ -176,7 +175,8 @@ class PrefixedBlobs:
 
     def relative(self, info: BlobInfo) -> BlobInfo:
         """A blob of the underlying store, with its key relative to the prefix."""
-        return replace(info, key=info.key.removeprefix(self._prefix))
+        key = info.key.removeprefix(self._prefix)
+        return BlobInfo(key, info.size, info.etag, info.mtime_ms, info.version)
 
 
 class _Upload:
