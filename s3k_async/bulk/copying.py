@@ -63,7 +63,7 @@ async def copy(
             return tally.result
         if not recursive:
             raise IsDirectoryError(
-                "the source is a directory; copying one has to be asked for", path=source
+                "the source is a directory, and the copy is not recursive", path=source
             )
         if origin is destination and is_below(target, source):
             raise RenameIntoSelfError(

@@ -229,8 +229,7 @@ async def _nothing_at(
         return PathNotFoundError(f"the file has no version {version}", path=path)
     if not recursive and await was_directory(volume, path):
         return IsDirectoryError(
-            "a directory was at the path; undeleting one has to be asked for",
-            path=path,
+            "what was deleted here is a directory, and undelete is not recursive", path=path
         )
     return PathNotFoundError("the log has no deleted file at the path", path=path)
 
