@@ -113,11 +113,7 @@ def open_parts(
     parts_of: tuple[Part, ...] = ("table", "data", "log")
     opening = {part: OpenContext(given.get(part, whole), runtime) for part in parts_of}
     items, store = connections.table()
-    inspection = config.table.inspection(opening["table"])
-    if isinstance(inspection, TableInspection):
-        stack.push_async_callback(inspection.close)
-    known = inspection if isinstance(inspection, TableInspection | DiskInspection) else None
-    table = TablePart(config.table, items, store, known)
+    table = TablePart(config.table, items, store, connections.table_inspection())
     parts = VolumeParts(config, runtime, table, [], connections, opening)
     parts.add("data", config.data)
     return parts

@@ -14,6 +14,7 @@ from s3k_async._core.retry import retry
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.location import OpenContext, require_capabilities
 from s3k_async.backends.ports.interception import INTERCEPTOR, Interceptor, TableStore
+from s3k_async.backends.ports.service_inspection import DiskInspection, TableInspection
 from s3k_async.backends.registry import BLOBS
 from s3k_async.backends.retrying.prefixed_items import PrefixedItems
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
@@ -91,6 +92,13 @@ class VolumeConnections:
         store = open_table(self.config.table, self._opening("table"), self.interceptor)
         self.stack.push_async_callback(store.close)
         return store
+
+    def table_inspection(self) -> TableInspection | DiskInspection | None:
+        """Settings and state of the table, if its location has them."""
+        found = self.config.table.inspection(self._opening("table"))
+        if isinstance(found, TableInspection):
+            self.stack.push_async_callback(found.close)
+        return found if isinstance(found, TableInspection | DiskInspection) else None
 
     def _retrying(self, store: TableStore) -> RetryingItems:
         return RetryingItems(

@@ -15,6 +15,7 @@ from s3k_async._core.worker_threads import in_thread
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.backends.ports.pagination import list_all, scan_all
+from s3k_async.backends.ports.service_inspection import TableInspection
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -73,7 +74,8 @@ async def destroy_volume(
     scope, in locations with the mark of the volume and of its table; a bucket is kept. For a volume
     without a scope, the data objects that its table or log references are deleted. Raises
     VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
-    `s3k-1.0`, PartialFailureError for objects that could not be deleted.
+    `s3k-1.0`, PermissionDeniedError for a table with deletion protection (nothing is deleted),
+    PartialFailureError for objects that could not be deleted.
     """
     where = config.where
     if config.kind == "s3k-1.0":
@@ -100,6 +102,7 @@ async def destroy_volume(
             raise DirectoryNotEmptyError(
                 "the volume has multipart uploads; destroying it needs force", path=where
             )
+        await _require_unprotected(connections, where)
         data = connections.blobs(config.data, "data")
         log = (
             None
@@ -140,6 +143,20 @@ async def destroy_volume(
     if config.table.home is not None and record.data == "./data/":
         await in_thread(_remove_home, config.table.home)
     return left
+
+
+async def _require_unprotected(connections: VolumeConnections, where: str) -> None:
+    """Raises PermissionDeniedError if the service would refuse to delete the volume's own table,
+    after its data had been deleted."""
+    inspection = None if connections.config.table_prefix else connections.table_inspection()
+    if isinstance(inspection, TableInspection):
+        description = await connections.retry_read(inspection.description)
+        if description.is_protected:
+            raise PermissionDeniedError(
+                "the table is protected from deletion, and nothing was deleted; disable the "
+                "protection in DynamoDB first",
+                path=where,
+            )
 
 
 def _remove_home(directory: str) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from botocore.session import get_session
 
 from tests.cli.conftest import Cli
+from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 
 
@@ -28,6 +32,33 @@ def test_a_volume_gets_a_table_with_options_and_another_capacity(cli: Cli) -> No
         "write_units": None,
         "changed": True,
     }
+
+
+def test_nothing_of_a_volume_with_a_protected_table_is_destroyed(
+    cli: Cli, service: None, moto_s3: Engine, tmp_path: Path
+) -> None:
+    name = fresh_name("protected")
+    place = f"s3k://{name}"
+    cli.ok(
+        "init", place, "--table", name, "--data-location", str(tmp_path), "--deletion-protection"
+    )
+    cli.ok("put", "-", f"{place}/a", stdin=b"content")
+    refused = cli.fails(5, "destroy", place, "--yes", "--force")
+    assert "disable the protection in DynamoDB first" in refused.errors
+    assert cli.ok("cat", f"{place}/a").output == b"content"
+    own = moto_s3.aws()
+    assert own.access_key_id is not None
+    assert own.secret_access_key is not None
+    table = get_session().create_client(
+        "dynamodb",
+        region_name=own.region,
+        endpoint_url=moto_s3.endpoint,
+        aws_access_key_id=own.access_key_id.reveal(),
+        aws_secret_access_key=own.secret_access_key.reveal(),
+    )
+    table.update_table(TableName=name, DeletionProtectionEnabled=False)
+    cli.ok("destroy", place, "--yes", "--force")
+    assert name not in table.list_tables()["TableNames"]
 
 
 def test_an_embedded_volume_has_no_capacity_units(cli: Cli) -> None:
