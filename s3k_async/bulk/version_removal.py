@@ -42,6 +42,7 @@ from s3k_async.model import ChangeResult, Entry, Failure, FileStatus, TrashItem
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.entry_states import history_of
 from s3k_async.oplog.tail import position_of
+from s3k_async.storage.extents import physical_keys
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["delete_permanently", "remove_versions"]
@@ -66,6 +67,11 @@ class _RemovableFile:
     is_undecided: bool
     """Whether the log has a later operation of unknown outcome, or that of the deletion is."""
 
+    @property
+    def is_without_data(self) -> bool:
+        """Whether it was empty and had no object, so that there is nothing to delete."""
+        return not physical_keys(self.last.physical)
+
 
 async def delete_permanently(
     volume: Volume,
@@ -79,7 +85,7 @@ async def delete_permanently(
 ) -> ChangeResult:
     """Remove a file or directory, and the data of everything that was deleted at, or with
     `recursive` also below, the path. The result counts what was removed, or, if nothing was at the
-    path, the deleted files that had data. Raises as `delete` and `remove_versions`."""
+    path, the deleted files that had data or needed none. Raises as `delete` and `remove_versions`."""
     log_of(volume, path)
     has_trash = recursive and volume.store.layout.has_trash
     top = await volume.store.get(path) if has_trash else None
@@ -106,7 +112,7 @@ async def delete_permanently(
     if removed.files or removed.directories:
         return removed
     if not former.files and not missing_ok:
-        raise PathNotFoundError("no file is or was at the path", path=path)
+        raise PathNotFoundError("no file is at the path, and no deleted one has data", path=path)
     return former
 
 
@@ -126,7 +132,8 @@ async def remove_versions(
     """Delete the data of all deleted files that were at a path, or with `below` also below it, by
     their paths of that time, and in layout `tree` also by the directory that they were in.
     `directories`: the keys of those that were at and below the path. The result counts the files
-    that had data.
+    that had data, and empty files without an object: the log alone describes them, so that they can
+    be brought back until it is compacted.
 
     Raises UnsupportedError (no log), LogFormatError, PermissionDeniedError (the removal of an entry
     from its directory is not permitted), BusyError, ConflictError (the log was compacted
@@ -152,11 +159,14 @@ async def remove_versions(
         files, size, failures = 0, 0, list[Failure]()
         async for some in removal.windows():
             failures += [(each.last.path, _undecided(each)) for each in some if each.is_undecided]
-            found = await removal.verdicts(some, now_ms)
+            known = [each for each in some if not each.is_undecided]
+            found = await removal.verdicts(known, now_ms)
             verdicts = [verdict for each in found for verdict in each]
             for start in range(0, len(verdicts), BATCH):
                 await sweeper.sweep(verdicts[start : start + BATCH])
-            files += sum(map(bool, found))
+            files += sum(
+                bool(each) or file.is_without_data for file, each in zip(known, found, strict=True)
+            )
             size += sum(verdict.blob.size for verdict in verdicts)
     failures += sweeper.swept.failures
     for reason, kept in sweeper.swept.kept.items():
@@ -223,11 +233,9 @@ class _Removal:
             yield some
 
     async def verdicts(self, files: Sequence[_RemovableFile], now_ms: int) -> list[list[Verdict]]:
-        """The verdicts of the rules of garbage collection on the existing data of each file whose
-        outcome is known."""
-        known = [file for file in files if not file.is_undecided]
+        """The verdicts of the rules of garbage collection on the existing data of each file."""
         return await gather(
-            lambda each: _verdicts(self.volume, self.place, each, now_ms), known, limit=FILES
+            lambda each: _verdicts(self.volume, self.place, each, now_ms), files, limit=FILES
         )
 
     def _files(self) -> Iterator[_RemovableFile]:

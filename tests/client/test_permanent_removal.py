@@ -51,6 +51,21 @@ async def test_permanently(place: Place) -> None:
     await place.check()
 
 
+async def test_an_empty_file_without_an_object(place: Place) -> None:
+    """There is nothing to delete, so no call fails, and the log still describes the file."""
+    fs = place.fs
+    (await fs.write_many([("/d/empty", b""), ("/d/f", b"1")])).raise_for_failures()
+    assert len(await place.data()) == 1
+    await fs.delete("/d/empty")
+    for _ in range(2):
+        assert await fs.delete("/d/empty", permanently=True) == ChangeResult(1, 0, 0)
+    with pytest.raises(PathNotFoundError, match="no deleted one has data"):
+        await fs.delete("/d/missing", permanently=True)
+    await fs.undelete("/d/empty")
+    assert await place.contents() == {"/d/empty": b"", "/d/f": b"1"}
+    await place.check()
+
+
 async def test_a_directory_permanently(place: Place) -> None:
     fs = place.fs
     for path in ("/d/e/f", "/d/g", "/kept"):
