@@ -85,7 +85,8 @@ async def delete_permanently(
 ) -> ChangeResult:
     """Remove a file or directory, and the data of everything that was deleted at, or with
     `recursive` also below, the path. The result counts what was removed, or, if nothing was at the
-    path, the deleted files that had data or needed none. Raises as `delete` and `remove_versions`."""
+    path, the deleted files that had data or needed none. Raises as `delete` and `remove_versions`.
+    """
     log_of(volume, path)
     has_trash = recursive and volume.store.layout.has_trash
     top = await volume.store.get(path) if has_trash else None

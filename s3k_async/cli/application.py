@@ -92,6 +92,7 @@ _SECTIONS: Final = {
         "fsck": ("check", "Check, repair or restore a volume."),
         "verify": ("listed_paths", "Check that listed files and their data exist."),
         "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
+        "uploads": ("uploads", "List or abort the unfinished uploads of a volume."),
         "stats": ("service_stats", "Show the calls, requests and latencies of a running service."),
         "alerts": ("alerts", "Read or empty a queue of alerts of fsck and gc."),
         "oplog": ("oplog", "Show, follow and compact the operation log."),

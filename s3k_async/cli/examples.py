@@ -87,6 +87,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "fsck restore": ("s3k fsck restore ./lost",),
     "verify": ("s3k verify /raw /logs", "s3k verify -f paths.txt --threads 32"),
     "gc": ("s3k gc ./vol", "s3k gc ./vol --yes"),
+    "uploads": ("s3k uploads ./vol", "s3k uploads ./vol --older-than 7d --abort"),
     "stats": (
         "s3k stats http://localhost:8000/metrics --interval 5",
         "s3k stats saved-metrics.txt --json",

@@ -8,12 +8,12 @@ operation that is in the log by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, Literal
 
 from s3k_async import _native
 from s3k_async._core.concurrency import merge
@@ -33,6 +33,7 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
     VolumeMismatchError,
 )
+from s3k_async.integrity.audit import AuditRecord
 from s3k_async.integrity.gc_candidates import CandidateWriter, Header
 from s3k_async.integrity.gc_rules import PHYSICAL_KEY, Ages, GcFacts, History, KeyOf, Verdict, judge
 from s3k_async.integrity.references import (
@@ -66,6 +67,7 @@ __all__ = [
     "Marked",
     "Marker",
     "ObjectCount",
+    "UnfinishedUpload",
     "held_by",
     "is_over",
     "need_collectable",
@@ -87,6 +89,24 @@ _SELECT: Final = ("SELECT object FROM held", "SELECT object FROM uploading")
 _INDEX_UNNAMED: Final = "CREATE INDEX unnamed_by_object ON unnamed (object)"
 _FILTER_BITS: Final = 24
 """The highest bits of a hash by which records of the log are filtered."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """An upload to a location of a volume, of a running writer or of a crashed one."""
+
+    location: Literal["data", "log"]
+    blobs: BlobStore
+    upload: Unfinished
+
+    @property
+    def audit_record(self) -> AuditRecord:
+        """What the audit trail says before it is aborted."""
+        return {"deed": "abort_upload", "key": self.upload.key, "id": self.upload.id}
+
+    async def abort(self) -> None:
+        """Abort it: its writer can no longer complete it. Idempotent."""
+        await self.blobs.abort_upload(self.upload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +142,17 @@ class CollectedData:
         of its keys."""
         return key_ranges(count) if self.scoped else hex_ranges(count)
 
+    async def uploads(self) -> AsyncIterator[UnfinishedUpload]:
+        """The unfinished uploads of the volume; those elsewhere in the bucket are foreign."""
+        places: list[tuple[Literal["data", "log"], BlobStore | None]]
+        places = [("data", self.data), ("log", self.log)]
+        for location, blobs in places:
+            if blobs is None:
+                continue
+            async for upload in blobs.list_uploads():
+                if not upload.key or (self.scoped and PHYSICAL_KEY.fullmatch(upload.key)):
+                    yield UnfinishedUpload(location, blobs, upload)
+
 
 @dataclass(slots=True)
 class ObjectCount:
@@ -149,7 +180,7 @@ class Marked:
     reservations: list[Entry] = field(default_factory=list)
     """Files whose writers' leases have expired. Of these and of the uploads at most MOST each are
     listed; the next run finds the others."""
-    uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
+    uploads: list[UnfinishedUpload] = field(default_factory=list)
     multipart: set[str] = field(default_factory=set)
     """Ids of multipart uploads of which the table has an item."""
     kept_multipart: set[str] = field(default_factory=set)
@@ -261,24 +292,17 @@ class MarkFilter:
         return verdict
 
     async def finish(self) -> Marked:
-        """The result, with the unfinished uploads that are too old to be published; those elsewhere
-        in the bucket are foreign. Raises VolumeMismatchError if all entries are missing.
-        """
+        """The result, with the unfinished uploads that are too old to be published. Raises
+        VolumeMismatchError if all entries are missing."""
         lost = self.done.of("lost").objects
         if lost and not self.done.entries:
             raise VolumeMismatchError(
                 f"the table is empty, and the log knows of {lost} files with bytes that exist: "
                 "restore the table first"
             )
-        for blobs in (self._place.data, self._place.log):
-            if blobs is None:
-                continue
-            async for upload in blobs.list_uploads():
-                ours = not upload.key or (
-                    self._place.scoped and PHYSICAL_KEY.fullmatch(upload.key) is not None
-                )
-                if ours and 0 < upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
-                    self.done.uploads.append((blobs, upload))
+        async for each in self._place.uploads():
+            if 0 < each.upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
+                self.done.uploads.append(each)
         return self.done
 
     def _expired(self, item: Item) -> Entry | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.pace import Pace
 from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore, Unfinished
+from s3k_async.backends.ports.blobs import MAX_DELETION
 from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
@@ -31,6 +31,7 @@ from s3k_async.integrity.gc_mark import (
     Marked,
     Marker,
     ObjectCount,
+    UnfinishedUpload,
     is_over,
     need_collectable,
     object_of,
@@ -197,9 +198,7 @@ class GarbageCollector:
             ]
         )
         await run_all(lambda entry: self._reap(entry, now_ms), marked.reservations, limit=READS)
-        await self._audit.write(
-            [{"deed": "abort_upload", "key": each.key, "id": each.id} for _, each in marked.uploads]
-        )
+        await self._audit.write([each.audit_record for each in marked.uploads])
         await run_all(self._abort, marked.uploads, limit=READS)
         over = marked.over_multipart
         await self._audit.write([{"deed": "end_upload", "id": each} for each in over])
@@ -222,9 +221,8 @@ class GarbageCollector:
             was_over = await records.end_if_over(upload_id)
             self._swept.multipart += was_over
 
-    async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:
-        blobs, upload = found
-        await blobs.abort_upload(upload)
+    async def _abort(self, upload: UnfinishedUpload) -> None:
+        await upload.abort()
         self._swept.uploads += 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.session import get_session
@@ -49,7 +50,7 @@ def test_nothing_of_a_volume_with_a_protected_table_is_destroyed(
     own = moto_s3.aws()
     assert own.access_key_id is not None
     assert own.secret_access_key is not None
-    table = get_session().create_client(
+    table: Any = get_session().create_client(
         "dynamodb",
         region_name=own.region,
         endpoint_url=moto_s3.endpoint,

@@ -219,7 +219,8 @@ def test_it_finds_and_deletes_what_one_machine_does(
     assert counts(report.marked.counts) == counts(marked.counts)
     assert (report.run, report.swept, set(told)) == ("", None, {"gc"})
     assert report.marked.reservations == marked.reservations
-    assert [each.id for _, each in report.marked.uploads] == [each.id for _, each in marked.uploads]
+    found = [each.upload.id for each in marked.uploads]
+    assert [each.upload.id for each in report.marked.uploads] == found
     assert report.marked.over_multipart == marked.over_multipart
     assert len(marked.over_multipart) == 2
     assert report.marked.entries == marked.entries

@@ -1,0 +1,95 @@
+"""uploads: the unfinished uploads in the locations of a volume."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from s3k_async._core.concurrency import run_all
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.durations import duration_option
+from s3k_async.cli.event_loop import run_loop
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural, time_text
+from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.integrity.audit import AuditTrail
+from s3k_async.integrity.gc_mark import CollectedData, UnfinishedUpload
+from s3k_async.model import ROOT
+from s3k_async.volumes import open_volume
+
+__all__ = ["uploads"]
+
+ABORTED: Final = 16
+"""Uploads aborted at the same time."""
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@duration_option(
+    "--older-than", help="Only uploads whose last part is older than this, such as 2h or 7d."
+)
+@click.option("--abort", is_flag=True, help="Abort them. Needs --older-than.")
+@click.pass_obj
+def uploads(
+    invocation: Invocation, /, volume: str | None, older_than: int | None, abort: bool
+) -> None:
+    """List the unfinished uploads of data and log: of running writers, and of crashed ones.
+
+    Each line: the time of the last part, location, key and id. s3k gc aborts those that no writer
+    can finish any more. For uploads of objects that several clients share, see s3k object upload.
+
+    A writer whose upload is aborted fails, and publishes nothing.
+    """
+    if abort and older_than is None:
+        raise click.UsageError(
+            "--abort needs --older-than: recent uploads belong to running writers"
+        )
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != ROOT:
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    config = invocation.resolve(address.volume if address else None)
+
+    async def work() -> list[UnfinishedUpload]:
+        opened = await open_volume(config)
+        try:
+            before_ms = SYSTEM.now_ms() - 1000 * (older_than or 0)
+            found = [
+                each
+                async for each in CollectedData.of(opened).uploads()
+                if older_than is None or 0 < each.upload.started_ms <= before_ms
+            ]
+            if abort:
+                opened.store.require_writable(ROOT)
+                audit = AuditTrail(opened.log_blobs, opened.store.runtime.uuid())
+                await audit.write([each.audit_record for each in found])
+                await run_all(lambda each: each.abort(), found, limit=ABORTED)
+            return found
+        finally:
+            await opened.close()
+
+    found = run_loop(work)
+    found.sort(key=lambda each: (each.upload.started_ms, each.location, each.upload.key))
+    for each in found:
+        _print(invocation, each)
+    if not invocation.json and not invocation.quiet:
+        done = "aborted " if abort else ""
+        invocation.output.line(done + plural(len(found), "unfinished upload"))
+
+
+def _print(invocation: Invocation, found: UnfinishedUpload) -> None:
+    upload = found.upload
+    if invocation.json:
+        invocation.output.json(
+            {
+                "location": found.location,
+                "key": upload.key or None,
+                "id": upload.id,
+                "started_ms": upload.started_ms or None,
+            }
+        )
+        return
+    time = time_text(upload.started_ms) if upload.started_ms else "-"
+    invocation.output.line(f"{time}  {found.location:4}  {upload.key or '-'}  {upload.id}")

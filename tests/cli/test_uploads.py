@@ -1,0 +1,89 @@
+"""uploads: the unfinished uploads of a volume, listed and aborted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from s3k_async.config import VolumeConfig
+from s3k_async.settings import resolve
+from s3k_async.volumes import open_volume
+from tests.cli.conftest import Cli
+from tests.engines.volumes import fresh_name
+
+KEY = "11111111-1111-4111-8111-111111111111.id=22222222-2222-4222-8222-222222222222"
+
+
+@pytest.fixture
+def embedded(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new embedded volume, which is the default one."""
+    place = str(tmp_path / "volume")
+    cli.ok("init", place)
+    monkeypatch.setenv("S3K_VOLUME", place)
+    return place
+
+
+def test_those_of_an_embedded_volume(cli: Cli, embedded: str) -> None:
+    assert cli.ok("uploads").lines == ["0 unfinished uploads"]
+    anyio.run(begin, resolve(embedded), [KEY])
+    found = cli.ok("uploads", embedded, "--json").json_lines()
+    assert [(each["location"], each["key"]) for each in found] == [("data", None)]
+    assert [set(each) for each in found] == [{"location", "key", "id", "started_ms"}]
+    line, last = cli.ok("uploads").lines
+    assert line.split()[1:] == ["data", "-", found[0]["id"]]
+    assert last == "1 unfinished upload"
+    assert cli.ok("uploads", "-q", "--older-than", "1h").out == ""
+    assert cli.ok("uploads", "--older-than", "1h", "--abort").lines == [
+        "aborted 0 unfinished uploads"
+    ]
+    refused = cli.fails(2, "uploads", "--abort")
+    assert "recent uploads belong to running writers" in refused.errors
+    assert len(cli.ok("uploads", "--json").json_lines()) == 1
+    assert cli.ok("uploads", "--older-than", "0", "--abort").lines[1:] == [
+        "aborted 1 unfinished upload"
+    ]
+    assert cli.ok("uploads", "--json").out == ""
+    audits = [path.read_text() for path in Path(embedded, "oplog/audit").rglob("*0")]
+    assert [json.loads(each)["deed"] for each in audits] == ["abort_upload"]
+    assert "clean" in cli.ok("fsck").out
+
+
+@pytest.mark.usefixtures("service")
+def test_those_of_a_bucket(cli: Cli) -> None:
+    """Uploads of others in the bucket are neither listed nor aborted."""
+    name = fresh_name("uploads")
+    place = f"s3k://{name}"
+    cli.ok("init", place, "--table", name, "--bucket", name)
+    begun = anyio.run(begin, resolve(place), [KEY, "notes.txt"])
+    found = cli.ok("uploads", place, "--json").json_lines()
+    assert [(each["location"], each["key"]) for each in found] == [("data", KEY)]
+    assert KEY in cli.ok("uploads", place, "--older-than", "0", "--abort").out
+    assert cli.ok("uploads", place).lines == ["0 unfinished uploads"]
+    assert anyio.run(unfinished, resolve(place)) == begun - {KEY}
+
+
+def test_a_path_and_another_volume(cli: Cli, embedded: str) -> None:
+    assert "expected a volume" in cli.fails(2, "uploads", f"{embedded}:/a").errors
+    cli.fails(3, "uploads", "./missing")
+
+
+async def begin(config: VolumeConfig, keys: list[str]) -> set[str]:
+    """Begin uploads."""
+    opened: Any = await open_volume(config)
+    for key in keys:
+        upload = await opened.blobs.start_upload(key)
+        await upload.put_part(1, b"part")
+    await opened.close()
+    return set(keys)
+
+
+async def unfinished(config: VolumeConfig) -> set[str]:
+    """The keys of all uploads in the data location."""
+    opened = await open_volume(config)
+    found = {each.key async for each in opened.blobs.list_uploads()}
+    await opened.close()
+    return found
