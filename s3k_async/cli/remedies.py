@@ -36,6 +36,13 @@ _EXPANDING: Final = frozenset(
     ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "presign", "rm", "stat", "tail")
 )
 """Commands that take patterns for paths (`path_patterns`)."""
+_NO_VOLUME: Final = (
+    "no volume is here",
+    "the table has no volume",
+    "the table is empty",
+    "there is no such table",
+)
+"""How the errors begin that s3k init helps against: others are about a part of a volume."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
@@ -64,6 +71,8 @@ def remedy_for(error: BaseException, command: str | None) -> str:
 
 
 def _for_volume(error: VolumeNotFoundError) -> str:
+    if not error.message.startswith(_NO_VOLUME):
+        return ""
     directory, name = os.path.split(error.path or "")
     if name != TABLE_FILE:
         return "s3k init creates one"

@@ -187,6 +187,10 @@ async def _mark(parts: VolumeParts, part: BlobPart) -> CheckResult:
         found = await read_claim(part.blobs)
     except PermissionDeniedError:
         return skipped(f"{CLAIM} may not be read")
+    if found is None and part.name == "hot":
+        part.blocked = "it has no mark of the volume"
+        missing = VolumeNotFoundError("the mark is missing", path=part.blobs.uri(CLAIM))
+        return failed(missing, f"mount the disk; if only the mark was lost, {_TAKE_OVER}")
     if found is None:
         return warned(f"{part.blobs.uri(CLAIM)} is missing", _TAKE_OVER)
     await require_claim(part.blobs, parts.record, table_identity(parts.config, part.location))

@@ -228,7 +228,8 @@ async def _hot_place(connections: VolumeConnections, record: VolumeRecord) -> Re
         raise VolumeNotFoundError(
             "the hot location has no mark of the volume: a directory that is on another machine, "
             "or whose disk is not mounted, holds files of the volume, so that nothing can be read "
-            "without it; s3k init --take-over writes a lost mark again",
+            "without it: mount the disk; if only the mark was lost, s3k init --take-over writes it "
+            "again",
             path=location.label,
         )
     await require_claim(hot, record, table_identity(config, location))
@@ -367,7 +368,10 @@ async def _require_place(blobs: RetryingBlobs) -> None:
         return
     if not exists:
         place = blobs.uri("-").removesuffix("-")
-        raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=place)
+        raise VolumeNotFoundError(
+            "a bucket or directory of the volume does not exist: bring it back, or mount its disk",
+            path=place,
+        )
 
 
 async def _record(

@@ -105,6 +105,19 @@ def test_a_copy_that_differs_is_shown(
     assert cli.ok("cat", "/a").output == b"content"
 
 
+def test_a_hot_disk_that_is_not_mounted(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    (tmp_path / "hot").rename(tmp_path / "away")
+    gone = cli.fails(3, "ls", "/").errors
+    assert "mount its disk" in gone
+    (tmp_path / "hot").mkdir()
+    unmarked = cli.fails(3, "ls", "/").errors
+    assert "mount the disk; if only the mark was lost, s3k init --take-over" in unmarked
+    assert "s3k init creates one" not in gone + unmarked
+
+
 def test_volumes_without_a_hot_location(cli: Cli, volume: str) -> None:
     for verb in ("run", "status"):
         done = cli("tier", verb)

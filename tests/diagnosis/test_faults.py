@@ -516,6 +516,10 @@ async def test_a_hot_location(new_volume: VolumeMaker, tmp_path: Path) -> None:
     assert named(await diagnose(config), "hot access").status == "ok"
     shutil.rmtree(tmp_path / "fast")
     found(await diagnose(config), "hot access", "failure", "does not exist")
+    (tmp_path / "fast").mkdir()  # where the disk should be mounted
+    missing = found(await diagnose(config), "hot mark", "failure", "the mark is missing")
+    assert missing.remedy.startswith("mount the disk")
+    assert list((tmp_path / "fast").iterdir()) == []
 
 
 @in_memory
