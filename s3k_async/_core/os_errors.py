@@ -18,8 +18,8 @@ from s3k_async.errors import (
 __all__ = ["MAKE_ROOM", "TEMPORARY_ROOM", "os_errors", "sync_directory"]
 
 MAKE_ROOM = (
-    "free space there, or delete files of the volume, empty its trash and run s3k gc; then repeat "
-    "the call"
+    "free space there, or delete files of the volume, empty its trash and run s3k gc, or, for a "
+    "hot location, s3k tier run; then repeat the call"
 )
 """Remedy for a full disk."""
 TEMPORARY_ROOM = "free space there, or set TMPDIR to a directory with more space"

@@ -610,7 +610,10 @@ class PhysicalStorage:
         if not has_extents(physical):
             return
         if not parse_extents(physical):
-            raise UnsupportedError("the file is empty, and has no physical object", path=physical)
+            raise UnsupportedError(
+                "the file is empty, and has no physical object; writing it by itself creates one",
+                path=physical,
+            )
         raise UnsupportedError(
             "the bytes of the file are not in one physical object, since it was appended to or "
             "changed in place: s3k compact --whole makes them one object",
