@@ -47,7 +47,7 @@ def test_those_of_an_embedded_volume(cli: Cli, embedded: str) -> None:
         "aborted 1 unfinished upload"
     ]
     assert cli.ok("uploads", "--json").out == ""
-    audits = [path.read_text() for path in Path(embedded, "oplog/audit").rglob("*0")]
+    audits = [path.read_text() for path in Path(embedded).rglob("audit/*/000000")]
     assert [json.loads(each)["deed"] for each in audits] == ["abort_upload"]
     assert "clean" in cli.ok("fsck").out
 
