@@ -202,7 +202,7 @@ HADOOP_KEYS: Final[tuple[HadoopKey, ...]] = (
         ("fs.s3k.metastorescan.partition.count", "of its MapReduce job"),
         ("fs.s3k.raws3.scaninputformat.bucket", "of its MapReduce job"),
         ("fs.s3k.raws3.scaninputformat.partition.count", "of its MapReduce job"),
-        ("dryRun", "commands that delete have `--dry-run`, or need `--yes` or `--apply`"),
+        ("dryRun", "commands that delete have `--dry-run`, or need `--yes`"),
         ("fs.s3k.purge.bucket.s3.base.delay", "of its MapReduce job: `retry_base`"),
         ("fs.s3k.purge.bucket.s3.max.delay", "of its MapReduce job: `retry_cap`"),
         ("fs.s3k.purge.bucket.s3.max.retries", "of its MapReduce job: `retry_attempts`"),

@@ -12,8 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
+from s3k_async.cli.application import s3k
 from s3k_async.cli.examples import EXAMPLES
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli
@@ -129,6 +131,34 @@ def test_a_row_says_what_to_do_or_why_there_is_nothing(tool: str) -> None:
             assert not row.example, row
         elif not row.options and not row.ours.startswith("not built yet"):
             assert row.example.startswith("s3k "), row
+
+
+def flags_of(command: click.Command) -> set[str]:
+    """The flags of a command and of those in its group."""
+    context = click.Context(command)
+    found = {flag for each in command.get_params(context) for flag in getattr(each, "opts", ())}
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found |= flags_of(below)
+    return found
+
+
+def test_the_flags_that_the_tables_name_exist() -> None:
+    """Those of the second column, and of what the keys of Hadoop say."""
+    keys = (PAGE.parent / "hadoop-keys.md").read_text(encoding="utf-8")
+    texts = [row.ours for tool in TOOLS for row in rows(tool)]
+    texts += [line.rpartition(" | ")[2] for line in keys.splitlines() if line.startswith("|")]
+    named = {
+        word
+        for text in texts
+        for span in re.findall(r"`([^`]+)`", text)
+        for word in span.split()
+        if re.match(r"--?[A-Za-z]", word)
+    }
+    assert {"--hadoop", "--yes", "--threads", "-f"} <= named
+    assert named <= flags_of(s3k)
 
 
 IN_AWS = ("s3k://", "s3://")
