@@ -33,9 +33,10 @@ def bucket_address(text: str) -> TreeAddress | None:
 def list_bucket(
     invocation: Invocation, address: TreeAddress, *, recursive: bool, long: bool, human: bool
 ) -> None:
-    """Show the names below a prefix, or with `recursive` the URIs of everything below it."""
+    """Show the names below a prefix, or with `recursive` the URIs of everything below it; or one
+    object."""
 
-    def show(tree: BucketTree, entry: TreeEntry) -> None:
+    def show(tree: BucketTree, entry: TreeEntry, *, in_full: bool = recursive) -> None:
         if invocation.json:
             fields = {
                 "path": tree.full_name(entry.path),
@@ -46,7 +47,7 @@ def list_bucket(
             }
             invocation.output.json(fields)
             return
-        name = tree.full_name(entry.path) if recursive else entry.path
+        name = tree.full_name(entry.path) if in_full else entry.path
         line = f"{name}/" if entry.is_dir else name
         if long:
             size = "-" if entry.is_dir else human_size(entry.size) if human else str(entry.size)
@@ -63,7 +64,12 @@ def list_bucket(
                 async for entry in entries:
                     show(tree, entry)
 
-        await _with_tree(invocation, clients, address, shown)
+        tree = await _tree(invocation, clients, address)
+        single = await tree.single_object()
+        if single is not None:
+            show(*single, in_full=True)
+        else:
+            await _with_tree(tree, shown)
 
     invocation.run(work)
 
@@ -86,20 +92,21 @@ async def show_totals(
                     name = tree.full_name(total.path)
                     show(name, total.size, total.files, total.directories)
 
-    await _with_tree(invocation, clients, address, shown)
+    await _with_tree(await _tree(invocation, clients, address), shown)
 
 
-async def _with_tree(
-    invocation: Invocation,
-    clients: Clients,
-    address: TreeAddress,
-    work: Callable[[BucketTree, dict[str, S3kError]], Awaitable[None]],
-) -> None:
-    """Do the work for a bucket; raise FailedOperandsError for keys that were skipped."""
+async def _tree(invocation: Invocation, clients: Clients, address: TreeAddress) -> BucketTree:
     from s3k_async.trees import BucketTree
 
     tree = await open_tree(invocation, clients, address)
     assert isinstance(tree, BucketTree)
+    return tree
+
+
+async def _with_tree(
+    tree: BucketTree, work: Callable[[BucketTree, dict[str, S3kError]], Awaitable[None]]
+) -> None:
+    """Do the work for a bucket; raise FailedOperandsError for keys that were skipped."""
     if not await tree.exists():
         raise PathNotFoundError("no object has this prefix", path=tree.label)
     skipped: dict[str, S3kError] = {}

@@ -24,6 +24,7 @@ from s3k_async.trees.file_tree import (
     WrittenFile,
 )
 from s3k_async.trees.listing_tree import ListingTree
+from s3k_async.trees.object_import import import_object
 from s3k_async.trees.synchronization import (
     Change,
     ChangeKind,
@@ -56,6 +57,7 @@ __all__ = [
     "VolumeTree",
     "WrittenFile",
     "adopt_tree",
+    "import_object",
     "open_bucket",
     "synchronize",
 ]

@@ -26,7 +26,10 @@ from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
     InvalidPathError,
+    NotDirectoryError,
+    PathNotFoundError,
     S3kError,
+    VolumeNotFoundError,
 )
 from s3k_async.model import Content
 from s3k_async.namespace.store import WriteTarget
@@ -74,7 +77,8 @@ class BucketTree:
     def __init__(self, blobs: BlobStore, prefix: str = "", *, tuning: Tuning | None = None) -> None:
         self.blobs = blobs
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._storage = PhysicalStorage(blobs, SYSTEM, tuning or Tuning())
+        self._tuning = tuning or Tuning()
+        self._storage = PhysicalStorage(blobs, SYSTEM, self._tuning)
 
     def __repr__(self) -> str:
         return f"<BucketTree {self.label}>"
@@ -99,10 +103,47 @@ class BucketTree:
         return self.blobs.uri(self.prefix + path)
 
     async def exists(self) -> bool:
-        """Whether an object has the prefix; without a prefix, whether the bucket exists."""
+        """Whether an object has the prefix; True without a prefix. Raises PathNotFoundError (no
+        such bucket) and NotDirectoryError (the prefix is the key of an object)."""
         if not self.prefix:
-            return await self.blobs.exists()
-        return bool((await self.blobs.list(self.prefix, limit=1)).blobs)
+            if not await self.blobs.exists():
+                raise self._without_bucket()
+            return True
+        if await self._first(self.prefix) is not None:
+            return True
+        if await self.single_object() is not None:
+            raise NotDirectoryError(
+                "an object, not a prefix; s3k ls and s3k import take single objects, s3k diff and "
+                "s3k sync the prefix above it, with --include",
+                path=self.label.removesuffix("/"),
+            )
+        return False
+
+    async def single_object(self) -> tuple[BucketTree, TreeEntry] | None:
+        """The object whose key is the prefix without its last `/`, in the tree above it; None if
+        there is none, or if objects have the prefix. Raises PathNotFoundError (no such bucket)."""
+        key = self.prefix.removesuffix("/")
+        if not key or belongs_to_a_volume(key):
+            return None
+        # Keys ascend: the object itself precedes all others that begin with its key.
+        found = await self._first(key)
+        if found is None or found.key != key or await self._first(self.prefix) is not None:
+            return None
+        above, _, name = key.rpartition("/")
+        entry = TreeEntry(name, False, found.size, found.mtime_ms or None, found.etag)
+        return BucketTree(self.blobs, above, tuning=self._tuning), entry
+
+    async def _first(self, prefix: str) -> BlobInfo | None:
+        try:
+            page = await self.blobs.list(prefix, limit=1)
+        except VolumeNotFoundError as error:
+            raise self._without_bucket() from error
+        return page.blobs[0] if page.blobs else None
+
+    def _without_bucket(self) -> PathNotFoundError:
+        place = self.blobs.uri("-").removesuffix("-")
+        kind = "directory" if place.startswith("file:") else "bucket"
+        return PathNotFoundError(f"the {kind} does not exist", path=place)
 
     async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the prefix."""

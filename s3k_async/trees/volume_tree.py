@@ -153,12 +153,29 @@ class VolumeTree:
             failed=lambda file, error: failed(known.pop(file.path), error),
         )
 
+    async def write_file(self, file: NewFile, *, overwrite: bool) -> None:
+        """Write a file, and its missing parent directories."""
+        failures: list[S3kError] = []
+        await _write(
+            self.client,
+            _one(file),
+            overwrite=overwrite,
+            done=lambda *_: None,
+            failed=lambda _, error: failures.append(error),
+        )
+        for error in failures:
+            raise error
+
     async def remove_listed(self, entries: Sequence[TreeEntry], *, failed: FailedFile) -> None:
         """Removals on the condition that an entry has the id and version that was listed."""
         seen = {each.entry.path: each for each in entries if each.entry is not None}
         statuses = [status_of(each.entry) for each in seen.values() if each.entry is not None]
         for path, error in (await delete_seen(self.client, statuses)).items():
             failed(seen[path], error)
+
+
+async def _one(file: NewFile) -> AsyncGenerator[NewFile, None]:
+    yield file
 
 
 def _tree_entry(entry: Entry, path: str) -> TreeEntry:

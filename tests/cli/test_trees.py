@@ -299,6 +299,52 @@ def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> N
 
 
 @pytest.mark.engine
+def test_a_single_object_of_a_bucket(cli: Cli, bucket: S3Bucket) -> None:
+    """It is listed and imported like a file; trees are prefixes."""
+    lake = f"s3://{bucket.bucket}/lake"
+    for listed in (("ls",), ("ls", "-R")):
+        assert cli.ok(*listed, f"{lake}/a").lines == [f"{lake}/a"]
+    assert cli.ok("ls", "-l", f"{lake}/a").lines[0].split()[:2] == ["-", "5"]
+    assert cli.ok("ls", "--json", f"{lake}/a").json()["size"] == 5
+    cli.ok("init", "./vol")
+    named = ("s3k://lab", "--table", f"memory://{bucket.bucket}", "--bucket", bucket.bucket)
+    cli.ok("init", *named)
+    for target, words in (("./vol:", ("import",)), ("s3k://lab", ("import", "--adopt"))):
+        assert "imported 0" in cli.ok("import", "--exclude", "a", f"{lake}/a", f"{target}/m").out
+        assert cli.ok(*words, "-n", f"{lake}/a", f"{target}/m").lines[0] == "copy\ta"
+        cli.fails(3, "stat", f"{target}/m")
+        assert "1 file, 5 bytes" in cli.ok(*words, f"{lake}/a", f"{target}/m").out
+        assert "1 file unchanged" in cli.ok(*words, f"{lake}/a", f"{target}/m").out
+        cli.ok("mkdir", f"{target}/in")
+        cli.ok(*words, f"{lake}/sub/b", f"{target}/in")
+        assert cli.ok("cat", f"{target}/m", f"{target}/in/b").output == b"alphabb"
+        assert "differs" in cli.fails(4, *words, f"{lake}/sub/b", f"{target}/m").errors
+        cli.ok(*words, "-f", f"{lake}/sub/b", f"{target}/m")
+        assert cli.ok("cat", f"{target}/m").output == b"bb"
+    assert cli.ok("stat", "--json", "s3k://lab/m").json()["physical"] == f"{lake}/sub/b"
+    one = f"{lake}/a"
+    for command in (("du", one), ("sync", one, "out"), ("diff", one, "."), ("diff", ".", one)):
+        done = cli(*command)
+        assert done.code != 0
+        assert "an object, not a prefix" in done.errors, command
+        assert done.errors.rstrip().endswith(one)
+
+
+@pytest.mark.engine
+def test_a_bucket_that_does_not_exist(cli: Cli, bucket: S3Bucket) -> None:
+    cli.ok("init", "./vol")
+    for place in (f"s3://{fresh_name('gone')}", f"s3://{fresh_name('gone')}/a"):
+        for command in (
+            *(("ls", place), ("du", place), ("sync", place, "./vol:/x")),
+            *(("import", place, "./vol:/x"), ("diff", place, "./vol:/")),
+        ):
+            done = cli(*command)
+            assert done.code == (2 if command[0] == "diff" else 3)
+            assert "the bucket does not exist" in done.errors, done
+            assert "s3k init" not in done.errors
+
+
+@pytest.mark.engine
 @pytest.mark.usefixtures("service")
 def test_adoption_from_a_versioned_bucket(cli: Cli, moto_s3: Engine) -> None:
     """The version is shown and read, and named after it was deleted."""

@@ -263,11 +263,12 @@ def import_(
 ) -> None:
     """Import the objects of a bucket, or the files of a local directory, into a volume.
 
-    SOURCE is s3://BUCKET/PREFIX or a directory, TARGET a directory of a volume. The files are
-    copied, inside the service where that is possible, with their modification times; objects of
-    volumes are left out. With --adopt the objects stay where they are, and become files that refer
-    to their URI and ETag; their data is never deleted by the volume. Files that were imported
-    before are skipped, so repeat the command to finish an interrupted run.
+    SOURCE is s3://BUCKET/PREFIX or a directory, TARGET a directory of a volume; or SOURCE is the
+    URI of an object, and TARGET its new path or a directory. The files are copied, inside the
+    service where that is possible, with their modification times; objects of volumes are left out.
+    With --adopt the objects stay where they are, and become files that refer to their URI and ETag;
+    their data is never deleted by the volume. Files that were imported before are skipped, so
+    repeat the command to finish an interrupted run.
     """
     addresses = _import_source(source, adopt=adopt), parse_tree_address(target)
     if addresses[1].volume is None:
@@ -284,6 +285,7 @@ def import_(
             SyncOptions,
             VolumeTree,
             adopt_tree,
+            import_object,
             synchronize,
         )
 
@@ -294,14 +296,17 @@ def import_(
         )
         tell = _teller(invocation, shown=dry_run or verbose)
         with invocation.meter("import") as meter:
+            assert isinstance(goal, VolumeTree)
+            tree = await _import_tree(invocation, clients, one, other, adopt=adopt)
+            single = await tree.single_object() if isinstance(tree, BucketTree) else None
+            if single is not None:
+                done = await import_object(*single, goal, options, adopt=adopt, on_change=tell)
+                return done, _named(goal)
             if not adopt:
-                tree = await open_tree(invocation, clients, one, beside=other)
                 done = await synchronize(tree, goal, options, on_change=tell, progress=meter.part())
                 return done, _named(goal)
-            objects = await _objects(invocation, clients, one, other)
-            assert isinstance(objects, BucketTree)
-            assert isinstance(goal, VolumeTree)
-            done = await adopt_tree(objects, goal, options, on_change=tell, progress=meter.part())
+            assert isinstance(tree, BucketTree)
+            done = await adopt_tree(tree, goal, options, on_change=tell, progress=meter.part())
             return done, _named(goal)
 
     done = "adopted" if adopt else "imported"
@@ -323,13 +328,18 @@ def _import_source(text: str, *, adopt: bool) -> TreeAddress:
     return address
 
 
-async def _objects(
-    invocation: Invocation, clients: Clients, source: TreeAddress, target: TreeAddress
+async def _import_tree(
+    invocation: Invocation,
+    clients: Clients,
+    source: TreeAddress,
+    target: TreeAddress,
+    *,
+    adopt: bool,
 ) -> FileTree:
-    """The objects to adopt: of a bucket, or the files of a directory as objects."""
+    """The source of an import; a local directory to adopt as objects."""
     from s3k_async.config import LocalDirectory
 
-    if source.kind == "bucket":
+    if source.kind == "bucket" or not adopt:
         return await open_tree(invocation, clients, source, beside=target)
     return await clients.bucket(LocalDirectory(source.directory), "")
 
