@@ -9,7 +9,7 @@ from typing import Final
 from s3k_async.bulk.adoption import canonical_uri
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.client import volume_of
-from s3k_async.errors import PathNotFoundError, UnsupportedError
+from s3k_async.errors import PathNotFoundError, S3kError, UnsupportedError
 from s3k_async.model import ChangeTally
 from s3k_async.trees.bucket_tree import BucketTree
 from s3k_async.trees.comparison import TreeComparison
@@ -32,7 +32,7 @@ async def adopt_tree(
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
     """Import the objects of a bucket into a volume whose data location contains them, without
-    copying (`S3kClient.adopt_many`).
+    copying (`S3kClient.adopt_many`). An object whose key ends in `/` becomes a directory.
 
     Objects that are already adopted at their paths, in their present state, are unchanged. Of
     `options` only `selection`, `overwrite` and `dry_run` apply. The same call continues an
@@ -61,12 +61,22 @@ async def adopt_tree(
     done = ChangeTally()
     async with aclosing(_chunks(comparison, on_change)) as chunks:
         async for chunk in chunks:
+            directories = [entry for entry in chunk if entry.is_dir]
+            files = [entry for entry in chunk if not entry.is_dir]
             if chosen.dry_run:
-                done.files += len(chunk)
-                done.bytes += sum(entry.size for entry in chunk)
+                done.directories += len(directories)
+                done.files += len(files)
+                done.bytes += sum(entry.size for entry in files)
                 continue
+            for entry in directories:
+                try:
+                    await target.make_directory(source, entry)
+                except S3kError as error:
+                    done.failures.append((target.path_of(entry.path), error))
+                else:
+                    done.directories += 1
             adopted = await target.client.adopt_many(
-                [(target.path_of(entry.path), source.uri(entry.path)) for entry in chunk],
+                [(target.path_of(entry.path), source.uri(entry.path)) for entry in files],
                 overwrite=chosen.overwrite,
                 progress=progress,
             )
@@ -75,21 +85,27 @@ async def adopt_tree(
             done.failures += adopted.failures
     failures: dict[str, Exception] = {**comparison.skipped, **dict(done.failures)}
     return SyncResult(
-        done.files, 0, done.bytes, comparison.same, 0, 0, failures=tuple(failures.items())
+        done.files,
+        done.directories,
+        done.bytes,
+        comparison.same,
+        0,
+        0,
+        failures=tuple(failures.items()),
     )
 
 
 async def _chunks(
     comparison: TreeComparison, on_change: Change | None
 ) -> AsyncGenerator[list[TreeEntry], None]:
-    """The objects to adopt."""
+    """The objects to adopt, and the directories that are objects."""
     chunk: list[TreeEntry] = []
     async with aclosing(comparison.differences()) as differences:
         async for each in differences:
-            if each.left is None or each.left.is_dir:
+            if each.left is None or (each.left.is_dir and each.right is not None):
                 continue
             if on_change is not None:
-                on_change("copy", each.left)
+                on_change("make" if each.left.is_dir else "copy", each.left)
             chunk.append(each.left)
             if len(chunk) == CHUNK:
                 yield chunk

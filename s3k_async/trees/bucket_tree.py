@@ -65,7 +65,8 @@ async def open_bucket(
 
 class BucketTree:
     """The objects whose keys begin with `prefix`. Directories are those above objects, and objects
-    whose keys end in a `/`. Objects of volumes are left out; keys that are no paths are skipped.
+    whose keys end in a `/`; the latter have an ETag. Objects of volumes are left out; keys that are
+    no paths are skipped.
 
     A listing is sorted in memory, or, if there are many, in a temporary file, since keys ascend in
     another order than paths.
@@ -221,7 +222,7 @@ class BucketTree:
                 continue
             entry = TreeEntry(path, False, info.size, info.mtime_ms or None, info.etag)
             if path.endswith("/"):
-                entry = TreeEntry(path[:-1], True)
+                entry = TreeEntry(path[:-1], True, etag=info.etag)
             shown.append(entry)
         return shown
 

@@ -48,8 +48,8 @@ class Difference:
 
 @dataclass(slots=True)
 class TreeComparison:
-    """The comparison of two trees. Directories differ by presence alone, and not at all if one of
-    the trees has none of its own, or with a selection."""
+    """The comparison of two trees. Directories differ by presence alone; if one of the trees is a
+    bucket, only those that are objects of it; with a selection, not at all."""
 
     left: FileTree
     right: FileTree
@@ -136,7 +136,7 @@ class TreeComparison:
             either = left or right
             assert either is not None
             both = self.left.lists_directories and self.right.lists_directories
-            if either.is_dir and not both:
+            if either.is_dir and not both and not either.etag:
                 return None
             return "only_left" if right is None else "only_right"
         if left.is_dir != right.is_dir:

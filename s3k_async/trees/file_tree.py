@@ -37,7 +37,8 @@ class TreeEntry:
     mtime_ms: int | None = None
     """Modification time, epoch milliseconds; None: unknown, or a directory."""
     etag: str = ""
-    """The entity tag of its object; empty for none."""
+    """The entity tag of its object; empty for none. A directory with one is an object of its own,
+    and counts in comparisons, while other directories of a bucket are those above objects."""
     checksum: str = ""
     """`xxh128:` and 32 hex digits, if one is recorded."""
     mtime_ns: int = 0

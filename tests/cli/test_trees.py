@@ -16,7 +16,7 @@ from s3k_async.trees import open_bucket
 from tests.cli.conftest import Cli
 from tests.engines.object_versions import delete_version, set_versioning
 from tests.engines.process import Engine
-from tests.engines.volumes import fresh_bucket, fresh_name
+from tests.engines.volumes import closing_client, fresh_bucket, fresh_name
 
 FILES = {"a": b"alpha", "sub/b": b"bb", "sub/c.log": b""}
 
@@ -328,6 +328,39 @@ def test_a_single_object_of_a_bucket(cli: Cli, bucket: S3Bucket) -> None:
         assert done.code != 0
         assert "an object, not a prefix" in done.errors, command
         assert done.errors.rstrip().endswith(one)
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("service")
+def test_directories_that_are_objects_are_imported(cli: Cli, moto_s3: Engine) -> None:
+    """Empty ones too; other directories of a bucket are not compared."""
+    bucket = fresh_name("s3k-bucket")
+    objects = FILES | dict.fromkeys(("empty/", "sub/", "deep/er/"), b"")
+    with closing_client(moto_s3, "s3") as s3:
+        s3.create_bucket(Bucket=bucket)
+        for key, data in objects.items():
+            s3.put_object(Bucket=bucket, Key=f"lake/{key}", Body=data)
+    lake = f"s3://{bucket}/lake"
+    cli.ok("init", "./vol")
+    cli.ok("init", "s3k://lab", "--table", f"memory://{bucket}", "--bucket", bucket)
+    shown = ["/in/a", "/in/deep/", "/in/deep/er/", "/in/empty/", "/in/sub/", "/in/sub/b"]
+    for target, words in (
+        *(("./vol:/in", ("import",)), ("s3k://lab/in", ("import", "--adopt"))),
+        ("./vol:/synced/in", ("sync",)),
+    ):
+        assert "make\tempty/" in cli.ok(*words, "-n", lake, target).lines
+        assert "3 files, 3 directories" in cli.ok(*words, lake, target).out
+        found = [line.removeprefix("/synced") for line in cli.ok("ls", "-R", target).lines]
+        assert found == [*shown, "/in/sub/c.log"]
+        again = cli.ok(*words, lake, target).out
+        assert " 0 files, 0 bytes to " in again
+        assert "3 files unchanged" in again
+        cli.ok("diff", lake, target)
+        cli.ok("rm", "-r", f"{target}/empty")
+        assert cli("diff", lake, target).lines[0] == "only_left\t-\t-\tempty/"
+        cli.ok("mkdir", f"{target}/own")
+        assert "differences" not in cli("diff", lake, target).lines[0]
+        assert "deleted" not in cli.ok("sync", "--delete", lake, target).out
 
 
 @pytest.mark.engine
