@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.volume_addresses import Address, parse_address, volume_directory
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 
 if TYPE_CHECKING:
     from s3k_async.trees import FileTree
 
-__all__ = ["TreeAddress", "open_tree", "parse_tree_address"]
+__all__ = ["TreeAddress", "need_listing", "open_tree", "parse_tree_address"]
 
 TreeKind: TypeAlias = Literal["volume", "bucket", "listing", "directory"]
 
@@ -69,6 +69,15 @@ def parse_tree_address(text: str) -> TreeAddress:
         "in that volume",
         path=text,
     )
+
+
+def need_listing(address: TreeAddress) -> None:
+    """Raise PathNotFoundError for an address that names a listing file which does not exist."""
+    found = _LISTING.fullmatch(address.text)
+    if found and address.kind in ("directory", "volume") and not os.path.lexists(found[1]):
+        raise PathNotFoundError(
+            "the listing file does not exist; s3k ls -R -o writes one", path=found[1]
+        )
 
 
 async def open_tree(

@@ -14,7 +14,14 @@ from s3k_async._native import normalize
 from s3k_async.bulk.file_writes import NewFile
 from s3k_async.bulk.local_tree import local_errors
 from s3k_async.bulk.publish import is_below
-from s3k_async.errors import InvalidArgumentError, InvalidPathError, UnsupportedError
+from s3k_async.errors import (
+    InvalidArgumentError,
+    InvalidPathError,
+    NotDirectoryError,
+    PathNotFoundError,
+    UnsupportedError,
+)
+from s3k_async.model import ROOT
 from s3k_async.trees.file_tree import Skipped, TreeEntry, TreePlace
 from s3k_async.trees.path_sort import PathSort, with_directories
 from s3k_async.volumes.volume import Volume
@@ -60,16 +67,23 @@ class ListingTree:
         return f"{self.file}:{normalize(f'{self.root}/{path}')}"
 
     async def exists(self) -> bool:
-        """Whether the file exists."""
+        """Whether the file exists; `entries` checks the directory in it."""
         return await in_thread(os.path.isfile, self.file)
 
     async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the directory. Raises InvalidArgumentError (no listing, or a path occurs
-        twice)."""
+        twice), PathNotFoundError (the directory is not in the listing) and NotDirectoryError (it is
+        a file)."""
         with PathSort() as sorter:
             rows = self._rows()
+            is_present = self.root == ROOT
             while batch := await in_thread(lambda: list(islice(rows, READ))):
-                await in_thread(sorter.add, batch)
+                is_present = True
+                if any(not entry.path and not entry.is_dir for entry in batch):
+                    raise NotDirectoryError("a file in the listing", path=self.label)
+                await in_thread(sorter.add, [entry for entry in batch if entry.path])
+            if not is_present:
+                raise PathNotFoundError("no such directory in the listing", path=self.label)
             found = with_directories(
                 self._distinct(sorter.pages()),
                 lambda path, error: skipped(self.full_name(path), error),
@@ -139,8 +153,8 @@ class ListingTree:
             ) from error
 
     def _entry(self, row: _Row, number: int) -> TreeEntry | None:
-        """An entry of the listing; None for one outside of the directory, and the directory
-        itself."""
+        """An entry of the listing, with an empty path for the directory itself; None for one
+        outside of the directory."""
         path, kind, size, time = (row.get(name) for name in ("path", "type", "size", "mtime_ms"))
         is_valid = (
             isinstance(path, str)
@@ -155,7 +169,9 @@ class ListingTree:
             place = normalize(path)
         except InvalidPathError as error:
             raise self._wrong(number, error.message) from error
-        if place == self.root or not is_below(place, self.root):
+        if place == self.root:
+            return TreeEntry("", kind == "directory")
+        if not is_below(place, self.root):
             return None
         relative = place[len(self.root.rstrip("/")) + 1 :]
         if kind == "directory":

@@ -87,6 +87,18 @@ def test_diff_of_listings(cli: Cli, small_tree: dict[str, bytes]) -> None:
     cli.ok("diff", ":/a/b", "all.parquet:/a/b")
     cli.ok("rm", "/top.txt")
     assert cli("diff", ":/", "all.jsonl").lines[0] == "only_right\t-\t3\ttop.txt"
+    for listing in ("all.jsonl", "all.parquet"):
+        cli.ok("mkdir", "-p", "/empty")
+        for pair in ((f"{listing}:/nope", ":/empty"), (":/empty", f"{listing}:/nope")):
+            done = cli.fails(2, "diff", *pair)
+            assert f"no such directory in the listing: {listing}:/nope" in done.errors
+        done = cli.fails(2, "diff", f"{listing}:/a/b/two.csv", ":/empty")
+        assert "a file in the listing" in done.errors
+    for gone in ("gone.jsonl", "gone.parquet", "gone.jsonl:/a"):
+        for pair in ((gone, ":/"), (":/", gone)):
+            assert "the listing file does not exist" in cli.fails(2, "diff", *pair).errors
+    cli.ok("sync", ":/a", "table.parquet")
+    cli.ok("diff", ":/a", "table.parquet")
     Path("all.jsonl").write_text("no listing\n")
     assert "line 1" in cli.fails(2, "diff", ":/", "all.jsonl").errors
 

@@ -15,7 +15,12 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError, report
-from s3k_async.cli.tree_addresses import TreeAddress, open_tree, parse_tree_address
+from s3k_async.cli.tree_addresses import (
+    TreeAddress,
+    need_listing,
+    open_tree,
+    parse_tree_address,
+)
 from s3k_async.errors import InvalidArgumentError, S3kError
 
 if TYPE_CHECKING:
@@ -103,6 +108,8 @@ def diff(
     code = ExitCode.OK
     try:
         addresses = parse_tree_address(left), parse_tree_address(right)
+        for each in addresses:
+            need_listing(each)
         rule = _rule(size_only, checksum)
 
         async def work(clients: Clients) -> tuple[TreeComparison, Counter[str]]:
