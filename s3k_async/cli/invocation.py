@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Tuning,
         VolumeConfig,
     )
+    from s3k_async.settings import ConfigFile
     from s3k_async.trees import BucketTree
 
 __all__ = ["Clients", "Invocation"]
@@ -72,16 +73,16 @@ class Invocation:
 
         return run_loop(main)
 
-    def resolve(self, volume: str | None) -> VolumeConfig:
-        """The configuration for a volume's address, or for the default volume. Raises
-        ConfigError."""
+    def resolve(self, volume: str | None, *, file: ConfigFile | None = None) -> VolumeConfig:
+        """The configuration for a volume's address, or for the default volume. `file`: contents of
+        a configuration file, instead of reading one. Raises ConfigError."""
         from s3k_async.settings import resolve
 
         if volume is None:
             volume = self.volume
         return resolve(
             volume,
-            config=self.config,
+            config=file or self.config,
             context=self.context,
             hadoop=self._properties(),
             **self.settings,

@@ -85,7 +85,7 @@ _DESCRIBING: Final = ("directory", "table")
 def resolve(
     volume: str | os.PathLike[str] | None = None,
     *,
-    config: VolumeConfig | str | os.PathLike[str] | None = None,
+    config: VolumeConfig | ConfigFile | str | os.PathLike[str] | None = None,
     context: str | None = None,
     hadoop: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
@@ -96,9 +96,9 @@ def resolve(
     `volume` is a directory's path, `file:///path`, `s3k://name` or `memory://name`; without it, the
     options `directory` or `table` decide, else `S3K_VOLUME`, else the environment's `S3K_DIRECTORY`
     or `S3K_TABLE`, else `default_volume` of the configuration file. `config` is that file's path,
-    or a VolumeConfig, which is returned. `hadoop` is a mapping in S3-FileSystem 1.0's keys, read
-    for the volume's name and for `context` (else `S3K_CONTEXT`, else the mapping's own). Options
-    are those of OPTIONS; None means not given. Raises ConfigError.
+    its contents, or a VolumeConfig, which is returned. `hadoop` is a mapping in S3-FileSystem 1.0's
+    keys, read for the volume's name and for `context` (else `S3K_CONTEXT`, else the mapping's own).
+    Options are those of OPTIONS; None means not given. Raises ConfigError.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(config, VolumeConfig):
@@ -106,10 +106,7 @@ def resolve(
             raise ConfigError("a VolumeConfig is complete; give either it or a volume and options")
         return config
     environ = os.environ if environ is None else environ
-    path = (
-        os.path.abspath(os.path.expanduser(config)) if config is not None else config_path(environ)
-    )
-    file = read_config(path, required=config is not None or bool(environ.get("S3K_CONFIG")))
+    file = config if isinstance(config, ConfigFile) else _config_file(config, environ)
     keywords = _keywords(given)
     environment = _environment(environ)
     address = _address(volume, keywords, environment, environ, file)
@@ -143,6 +140,12 @@ def resolve(
     if isinstance(address, NamedVolume):
         _check_named(address, values, file, mapping.missing if by_mapping else {})
     return _built(values, "native" if not by_mapping else None)
+
+
+def _config_file(config: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> ConfigFile:
+    if config is None:
+        return read_config(config_path(environ), required=bool(environ.get("S3K_CONFIG")))
+    return read_config(os.path.abspath(os.path.expanduser(config)), required=True)
 
 
 def local_services(name: str) -> Mapping[str, AwsConfig]:

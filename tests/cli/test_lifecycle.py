@@ -65,6 +65,28 @@ def test_init_saves_where_config_says(
     assert cli.ok("ls").out == ""
 
 
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_init_creates_the_configuration_file(
+    cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Other commands, and those that save nothing, refuse a file that does not exist."""
+    flags = ["--config", "new/file.toml"] if by == "flag" else []
+    if by == "environment":
+        monkeypatch.setenv("S3K_CONFIG", "new/file.toml")
+    for refused in (
+        ["ls", "s3k://analytics", *places],
+        ["init", "s3k://analytics"],
+        ["init", "s3k://analytics", *places, "--no-save"],
+    ):
+        failed = cli.fails(11, *flags, *refused)
+        assert "the configuration file does not exist" in failed.errors
+    assert not Path("new").exists()
+    assert "new/file.toml" in cli.fails(11, *flags, "init", "s3k://x", "--region", "eu").errors
+    made = cli.ok(*flags, "init", "s3k://analytics", *places, "--json").json()
+    assert made["saved"] == os.path.abspath("new/file.toml")
+    assert cli.ok(*flags, "ls", "s3k://analytics").out == ""
+
+
 def test_init_json(cli: Cli, places: list[str]) -> None:
     made = cli.ok("init", "s3k://analytics", *places, "--json").json()
     assert made["name"] == "analytics"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
 from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
 from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature
+
+if TYPE_CHECKING:
+    from s3k_async.settings import ConfigFile
 
 __all__ = ["destroy", "init"]
 
@@ -94,11 +97,12 @@ def init(
     from s3k_async.volumes import init_volume
 
     address = None if volume is None else _volume(volume)
+    saved = _section(invocation, address) if not no_save else None
     config = replace(
-        invocation.resolve(address.volume if address else None), trash_retention=trash_retention
+        invocation.resolve(address.volume if address else None, file=_new_file(saved)),
+        trash_retention=trash_retention,
     )
     config = with_table_options(config, table)
-    saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)
     record = run_loop(
@@ -151,6 +155,15 @@ def _section(
         else config_path(os.environ)
     )
     return str(address.volume).removeprefix("s3k://"), invocation.settings, path
+
+
+def _new_file(saved: tuple[str, dict[str, Any], str] | None) -> ConfigFile | None:
+    """An empty configuration file, if the one to save to does not exist yet."""
+    from s3k_async.settings import ConfigFile
+
+    if saved is None or os.path.lexists(saved[2]):
+        return None
+    return ConfigFile(saved[2])
 
 
 def _need_free(name: str, settings: dict[str, Any], path: str) -> None:
