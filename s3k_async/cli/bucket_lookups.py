@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import human_size, time_text
+from s3k_async.cli.listing_files import (
+    STANDARD_OUTPUT,
+    ListingFormat,
+    write_jsonl,
+    write_parquet,
+)
+from s3k_async.cli.output import human_size, plural, status_fields, time_text
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.tree_addresses import TreeAddress, open_tree, parse_tree_address
 from s3k_async.errors import PathNotFoundError, S3kError
+from s3k_async.listing.listings import BATCH_ROWS, arrow_schema
+from s3k_async.model import FileStatus
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from s3k_async.trees import BucketTree, TreeEntry
 
-__all__ = ["bucket_address", "list_bucket", "show_totals"]
+__all__ = ["bucket_address", "list_bucket", "list_bucket_to_file", "show_totals"]
+
+_COLUMNS: Final = (
+    *("path", "is_dir", "size", "id", "version", "committed", "etag", "checksum", "physical"),
+)
+"""Columns of a listing that a FileStatus has under the same name."""
 
 Shown: TypeAlias = Callable[[str, int, int, int], object]
 """Called with each directory: its name, bytes, files and directories, itself included."""
@@ -74,6 +89,90 @@ def list_bucket(
     invocation.run(work)
 
 
+def list_bucket_to_file(
+    invocation: Invocation,
+    address: TreeAddress,
+    file: str,
+    kind: ListingFormat,
+    *,
+    recursive: bool,
+) -> None:
+    """Write the listing of a prefix, or of one object, to a local file, as of a volume in which the
+    keys are the paths. Raises FailedOperandsError for keys that were skipped."""
+
+    async def work(clients: Clients) -> tuple[int | None, dict[str, S3kError]]:
+        tree = await _tree(invocation, clients, address)
+        single = await tree.single_object()
+        skipped: dict[str, S3kError] = {}
+        if single is None:
+            await _need_prefix(tree)
+        statuses = _statuses(tree, single, skipped, recursive=recursive)
+        async with aclosing(statuses):
+            if kind == "parquet":
+                return await write_parquet(_batches(statuses), file), skipped
+            if file != STANDARD_OUTPUT:
+                return await write_jsonl(statuses, file), skipped
+            async for status in statuses:
+                invocation.output.json(status_fields(status))
+            return None, skipped
+
+    count, skipped = invocation.run(work)
+    if count is not None:
+        invocation.say(f"wrote {plural(count, 'entry')} to {file}", entries=count, file=file)
+    if skipped:
+        raise FailedOperandsError(list(skipped.items()), some_succeeded=True)
+
+
+async def _statuses(
+    tree: BucketTree,
+    single: tuple[BucketTree, TreeEntry] | None,
+    skipped: dict[str, S3kError],
+    *,
+    recursive: bool,
+) -> AsyncGenerator[FileStatus, None]:
+    if single is not None:
+        yield _status(*single)
+        return
+    note = skipped.__setitem__
+    found = tree.entries(note) if recursive else tree.children(note)
+    async with aclosing(found) as entries:
+        async for entry in entries:
+            yield _status(tree, entry)
+
+
+def _status(tree: BucketTree, entry: TreeEntry) -> FileStatus:
+    time = entry.mtime_ms or 0
+    path, etag = f"/{tree.prefix}{entry.path}", "" if entry.is_dir else entry.etag
+    physical = None if entry.is_dir else tree.uri(entry.path)
+    return FileStatus(
+        path, entry.is_dir, entry.size, time, time, "", 0, True, etag, physical=physical
+    )
+
+
+async def _batches(statuses: AsyncIterator[FileStatus]) -> AsyncIterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    def batch(held: list[FileStatus]) -> pa.RecordBatch:
+        rows = [
+            {
+                **{name: getattr(each, name) for name in _COLUMNS},
+                "mtime": each.mtime_ms,
+                "ctime": each.ctime_ms,
+                "attributes": "",
+            }
+            for each in held
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+
+    held: list[FileStatus] = []
+    async for status in statuses:
+        held.append(status)
+        if len(held) == BATCH_ROWS:
+            yield batch(held)
+            held = []
+    yield batch(held)
+
+
 async def show_totals(
     invocation: Invocation,
     clients: Clients,
@@ -107,12 +206,16 @@ async def _with_tree(
     tree: BucketTree, work: Callable[[BucketTree, dict[str, S3kError]], Awaitable[None]]
 ) -> None:
     """Do the work for a bucket; raise FailedOperandsError for keys that were skipped."""
-    if not await tree.exists():
-        raise PathNotFoundError("no object has this prefix", path=tree.label)
+    await _need_prefix(tree)
     skipped: dict[str, S3kError] = {}
     await work(tree, skipped)
     if skipped:
         raise FailedOperandsError(list(skipped.items()), some_succeeded=True)
+
+
+async def _need_prefix(tree: BucketTree) -> None:
+    if not await tree.exists():
+        raise PathNotFoundError("no object has this prefix", path=tree.label)
 
 
 @dataclass(slots=True)

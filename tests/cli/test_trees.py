@@ -337,7 +337,20 @@ def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> N
         "directories": 2,
     }
     cli.fails(3, "ls", f"{lake}/nothing")
-    cli.fails(2, "ls", "-o", "x.jsonl", lake)
+    cli.fails(2, "ls", "-a", lake)
+    cli.fails(2, "ls", "-l", "-o", "x.jsonl", lake)
+    for file in ("x.jsonl", "x.parquet"):
+        assert cli.ok("ls", "-R", "-o", file, lake).lines == [f"wrote 4 entries to {file}"]
+        for pair in ((lake, f"{file}:/lake"), (f"{file}:/lake", "src"), ("src", f"{file}:/lake")):
+            cli.ok("diff", "--checksum", *pair)
+    cli.ok("diff", "x.jsonl", "x.parquet")
+    assert [each["path"] for each in cli.ok("ls", "-o", "-", lake).json_lines()] == [
+        "/lake/a",
+        "/lake/sub",
+    ]
+    assert cli.ok("ls", "-o", "-", f"{lake}/a").json()["physical"] == f"{lake}/a"
+    cli.fails(3, "ls", "-o", "y.jsonl", f"{lake}/nothing")
+    assert not Path("y.jsonl").exists()
     cli.fails(2, "du", "--trash", lake)
     everything = f"s3://{bucket.bucket}"
     assert cli("diff", everything, "out").lines[-1].startswith("6 differences")

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async.cli.bucket_lookups import bucket_address, list_bucket, show_totals
+from s3k_async.cli.bucket_lookups import (
+    bucket_address,
+    list_bucket,
+    list_bucket_to_file,
+    show_totals,
+)
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
@@ -90,23 +95,35 @@ def ls(
     On a terminal, names are in columns; elsewhere, and with -l or -R, one per line. With -l the
     type is d (directory), - (file) or w (being written), and times are in UTC. Listings of up to
     10,000 entries are sorted by path. With --json, one JSON object per line. With -o, all
-    attributes of each entry in no particular order, as JSON lines or Parquet, with bounded memory.
+    attributes of each entry in no particular order, as JSON lines or Parquet, with bounded memory;
+    of a bucket, paths are keys after a /, and times of directories 0.
     """
     if (bucket := bucket_address(path)) is not None:
-        if file is not None or kind is not None or everything:
-            raise click.UsageError("-o, --format and -a need a volume")
-        list_bucket(invocation, bucket, recursive=recursive, long=long, human=human)
+        if everything:
+            raise click.UsageError("-a needs a volume")
+        if (target := _listing_file(file, kind, long=long, human=human)) is not None:
+            list_bucket_to_file(invocation, bucket, *target, recursive=recursive)
+        else:
+            list_bucket(invocation, bucket, recursive=recursive, long=long, human=human)
         return
     address = parse_address(path)
-    if file is not None:
-        if long or human:
-            raise click.UsageError("-l and -h cannot be combined with -o")
-        _list_to_file(invocation, address, file, listing_format(file, kind), recursive, everything)
+    if (target := _listing_file(file, kind, long=long, human=human)) is not None:
+        _list_to_file(invocation, address, *target, recursive, everything)
         return
-    if kind is not None:
-        raise click.UsageError("--format requires -o FILE")
-
     _list_names(invocation, address, recursive, long, human, everything)
+
+
+def _listing_file(
+    file: str | None, kind: str | None, *, long: bool, human: bool
+) -> tuple[str, ListingFormat] | None:
+    """The file of `-o` and its format; None without one."""
+    if file is None:
+        if kind is not None:
+            raise click.UsageError("--format requires -o FILE")
+        return None
+    if long or human:
+        raise click.UsageError("-l and -h cannot be combined with -o")
+    return file, listing_format(file, kind)
 
 
 def _list_names(
