@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -22,6 +23,7 @@ from s3k_async.cli.reporting import report, warn
 from s3k_async.cli.termination import Termination
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from click.shell_completion import CompletionItem
 
     from s3k_async.cli.stats import Statistics
@@ -310,10 +312,26 @@ def _shown_as_lines(invocation: Invocation) -> None:
     warnings.showwarning = show
 
 
+class _ClosedOutput(io.FileIO):
+    """Standard output that was closed before the start. Its descriptor is in use again, by the null
+    device opened for reading, so that no other file gets it; each write fails until the output is
+    discarded."""
+
+    def __init__(self) -> None:
+        super().__init__(os.open(os.devnull, os.O_RDONLY), "w")
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, "standard output is closed") from error
+
+
 def _need_streams() -> None:
-    """Replace closed output streams by the null device."""
+    """Replace closed output streams: standard error by the null device, standard output by a stream
+    that fails when it is written to."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for good
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_ClosedOutput()), encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 

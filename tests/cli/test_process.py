@@ -124,12 +124,25 @@ def test_standard_output_that_is_full_or_closed(embedded: str) -> None:
                 check=False,
             )
         assert (done.returncode, done.stderr.count(b"\n")) == (12, 1), done
-    closed = 'exec "$@" >&-'
-    for arguments, code in (["ls", embedded], 0), (["ls", f"{embedded}:/gone"], 3):
+    message = b"s3k: standard output is closed\n"
+    for arguments, code, errors in (
+        (["cat", f"{embedded}:/a"], 1, message),
+        (["get", f"{embedded}:/a", "-"], 1, message),
+        (["head", f"{embedded}:/a"], 1, message),
+        (["ls", embedded], 1, message),
+        (["stat", f"{embedded}:/a"], 1, message),
+        (["ls", f"{embedded}:/gone"], 3, b"s3k: no such file or directory: /gone\n"),
+        (["touch", "-q", f"{embedded}:/b"], 0, b""),
+        (["rm", "-q", f"{embedded}:/a"], 0, b""),
+    ):
         done = subprocess.run(
-            ["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False
+            ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments],
+            stderr=subprocess.PIPE,
+            timeout=LIMIT,
+            check=False,
         )
-        assert done.returncode == code
+        assert (done.returncode, done.stderr) == (code, errors), done
+    assert ok("ls", embedded) == b"b\n"
 
 
 def test_an_interrupt_publishes_nothing(embedded: str) -> None:
