@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,7 +215,26 @@ def test_failures_of_sync(cli: Cli, volume: str, local: Path) -> None:
     done = cli("sync", "src", ":/in")
     assert done.code == 10
     assert "a link to a directory is not followed" in done.errors
-    assert cli("sync", "src", ":/in").code == 1
+    assert cli("sync", "src", ":/in").code == 10
+
+
+@pytest.mark.parametrize(("verb", "done"), [("sync", "synced"), ("import", "imported")])
+def test_a_repeated_run_with_failures_has_a_summary_and_the_same_code(
+    cli: Cli, volume: str, local: Path, verb: str, done: str
+) -> None:
+    (local / "sub" / "broken").symlink_to("gone")
+    first = cli(verb, "src", ":/in")
+    assert (first.code, first.errors.count("\n")) == (10, 1)
+    assert first.lines == [
+        f"{done} 3 files, 2 directories, 7 bytes to {volume}/in; 0 files unchanged"
+    ]
+    second = cli(verb, "src", ":/in")
+    assert (second.code, second.errors) == (10, first.errors)
+    assert second.lines == [f"{done} 0 files, 0 bytes to {volume}/in; 3 files unchanged"]
+    third = cli(verb, "--json", "src", ":/in")
+    error = json.loads(third.errors)["error"]
+    assert (third.code, error["exit_code"], error["code"]) == (10, 10, "partial_failure")
+    assert (third.json()["unchanged"], third.json()["failed"]) == (3, 1)
 
 
 @pytest.mark.parametrize(

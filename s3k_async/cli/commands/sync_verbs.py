@@ -388,18 +388,18 @@ def _finish(
         if result.deleted_directories:
             removed.append(plural(result.deleted_directories, "directory"))
         text += f"; deleted {', '.join(removed)}"
-    if result.changed or invocation.json or not result.failures:
-        invocation.say(
-            f"{text}; {plural(result.unchanged, 'file')} unchanged",
-            target=target,
-            files=result.files,
-            directories=result.directories,
-            bytes=result.bytes,
-            unchanged=result.unchanged,
-            deleted=result.deleted,
-            deleted_directories=result.deleted_directories,
-            failed=len(result.failures),
-            dry_run=dry_run,
-        )
+    invocation.say(
+        f"{text}; {plural(result.unchanged, 'file')} unchanged",
+        target=target,
+        files=result.files,
+        directories=result.directories,
+        bytes=result.bytes,
+        unchanged=result.unchanged,
+        deleted=result.deleted,
+        deleted_directories=result.deleted_directories,
+        failed=len(result.failures),
+        dry_run=dry_run,
+    )
     if result.failures:
-        raise FailedOperandsError(result.failures, some_succeeded=bool(result.changed))
+        # The same code in a repeated run, in which the other entries are unchanged.
+        raise FailedOperandsError(result.failures, some_succeeded=True)
