@@ -152,7 +152,7 @@ def iam_policy(
             if name == "Data" and has_tags and "PutObject" in actions:
                 actions |= {"PutObjectTagging"}
             statements += _on_objects(name, actions, bucket, objects[1], needs)
-            statements += _on_key(name, place)
+            statements += _on_key(name, place, actions)
     if not statements:
         raise UnsupportedError(
             "the volume is not in DynamoDB and S3: IAM does not apply to its locations",
@@ -190,12 +190,14 @@ def _on_objects(
     return statements
 
 
-def _on_key(name: str, place: BlobLocation) -> list[dict[str, Any]]:
-    """What is done with the KMS key of a location, if it has one that a policy can name."""
+def _on_key(name: str, place: BlobLocation, actions: Iterable[str]) -> list[dict[str, Any]]:
+    """What is done with the KMS key of a location, if it has one that a policy can name: a new data
+    key is generated only for an object that is stored."""
     key = (place.service.kms_key or "") if place.service else ""
     if not key.startswith("arn:"):
         return []
-    return [_statement(f"{name}Key", "kms", ["Decrypt", "GenerateDataKey"], [key])]
+    needs = ["Decrypt", "GenerateDataKey"] if "PutObject" in actions else ["Decrypt"]
+    return [_statement(f"{name}Key", "kms", needs, [key])]
 
 
 def _statement(

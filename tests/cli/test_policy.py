@@ -266,6 +266,21 @@ def test_a_log_of_its_own_and_a_key(cli: Cli) -> None:
     assert "Condition" not in found["DataListing"]
 
 
+def test_only_roles_that_store_objects_may_generate_data_keys(cli: Cli) -> None:
+    for role in ROLES:
+        document = cli.ok(
+            *("policy", role, VOLUME, "--region", "eu-west-1", "--table", "meta"),
+            *("--bucket", "warehouse", "--hot", "s3://fast/s3k/"),
+            *("--data-encryption", "aws:kms", "--data-kms-key", "arn:aws:kms:eu-west-1:1:key/5f"),
+        ).json()
+        found = {each["Sid"]: each["Action"] for each in document["Statement"]}
+        stores = "s3:PutObject" in found["Data"]
+        keys = ["kms:Decrypt", "kms:GenerateDataKey"] if stores else ["kms:Decrypt"]
+        assert found["DataKey"] == keys
+        assert found.get("HotKey", keys) == keys
+        assert stores == (role != "reader")
+
+
 def test_a_hot_location(cli: Cli) -> None:
     document = cli.ok(
         *("policy", "gc", VOLUME, "--region", "eu-west-1", "--hot", "s3://fast/s3k/"),
