@@ -7,6 +7,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
+from s3k_async.backends.ports.service_inspection import DiskInspection
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, passed, skipped, warned
 from s3k_async.diagnosis.volume_parts import BlobPart, VolumeParts
 from s3k_async.errors import PermissionDeniedError
@@ -76,6 +77,8 @@ async def _uploads(parts: VolumeParts, part: BlobPart) -> CheckResult:
             if old + young >= _MOST:
                 break
     except PermissionDeniedError:
+        if isinstance(part.inspection, DiskInspection):
+            return skipped("this user may not read the directory")
         return skipped("the credentials may not list uploads; the role gc may")
     if old:
         return warned(

@@ -27,6 +27,7 @@ from s3k_async.backends.ports.items import (
     Check as Absence,
 )
 from s3k_async.backends.ports.object_versions import at_version
+from s3k_async.backends.ports.service_inspection import DiskInspection
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, passed, skipped
 from s3k_async.diagnosis.volume_parts import BlobPart, TablePart, VolumeParts
@@ -94,7 +95,9 @@ def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator
             partial(_skip, "it writes, and the diagnosis is read-only")
             if read_only
             else partial(_write_object, parts, part),
-            f"grant s3:PutObject and s3:DeleteObject: s3k policy {role}",
+            "change the owner or mode of the directory"
+            if isinstance(part.inspection, DiskInspection)
+            else f"grant s3:PutObject and s3:DeleteObject: s3k policy {role}",
         )
 
 

@@ -156,6 +156,8 @@ async def _access(part: TablePart | BlobPart) -> CheckResult:
         part.blocked = "its credentials are not accepted"
         return failed(error, _credentials_remedy(error))
     except PermissionDeniedError:
+        if isinstance(part.inspection, DiskInspection):
+            return _unreadable(part)
         return skipped("the credentials may not ask whether it exists")
     except S3kError as error:
         part.blocked = f"it cannot be used ({error.code})"
@@ -168,6 +170,17 @@ async def _access(part: TablePart | BlobPart) -> CheckResult:
             f"s3k init makes it; or correct its {_address(part)}",
         )
     return passed(f"{part.location.label} exists")
+
+
+def _unreadable(part: TablePart | BlobPart) -> CheckResult:
+    """The result for a file or directory on a disk that this user may not read."""
+    what = "table" if isinstance(part, TablePart) else "directory"
+    part.blocked = f"the {what} may not be read"
+    return failed(
+        PermissionDeniedError(part.blocked, path=part.location.label),
+        f"change the owner or mode of the {what} and of the directories above it, or run as "
+        "another user",
+    )
 
 
 async def _exists(part: TablePart | BlobPart) -> bool:

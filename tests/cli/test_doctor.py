@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from s3k_async.cli import main
 from tests.cli.conftest import Cli
+from tests.support import fork_and_run
+
+NOBODY = 65534
 
 
 def test_a_healthy_volume(cli: Cli) -> None:
@@ -25,6 +35,52 @@ def test_each_line_of_a_failure_says_what_to_do(cli: Cli) -> None:
         "s3k init makes it; or correct its path"
     ) in done.lines
     assert not Path("none").exists()
+
+
+@pytest.mark.parametrize("locked", ["vol", "vol/data"])
+def test_a_directory_that_may_not_be_read(cli: Cli, locked: str) -> None:
+    """As a user without privileges, in a child process after the imports."""
+    cli.ok("init", "./imported")
+    cli.ok("doctor", "./imported", "--role", "writer")
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        work.chmod(0o755)
+        cli.ok("init", f"{work}/vol")
+        (work / "results").touch()
+        (work / "results").chmod(0o666)
+        (work / locked).chmod(0)
+
+        def run() -> None:
+            os.chdir(work)
+            os.environ["HOME"] = str(work)
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setegid(NOBODY)
+                os.seteuid(NOBODY)
+            sys.stdout = io.StringIO()
+            code = main(["doctor", "./vol", "--role", "writer"])
+            Path("results").write_text(f"{sys.stdout.getvalue()}{code}")
+
+        try:
+            assert fork_and_run(run) == 0
+        finally:
+            (work / locked).chmod(0o755)
+        *lines, code = (work / "results").read_text().splitlines()
+    assert code == "5"
+    text = "\n".join(lines)
+    assert "exist:" not in text
+    assert "credentials" not in text
+    assert "s3k policy" not in text
+    if locked == "vol":
+        for part, what, path in (
+            ("table", "table", f"{work}/vol/metadata.sqlite"),
+            ("data", "directory", f"file://{work}/vol/data/"),
+        ):
+            assert (
+                f"failure  {part} access: the {what} may not be read: {path}; to do: "
+                f"change the owner or mode of the {what} and of the directories above it, or run "
+                "as another user"
+            ) in lines
 
 
 def test_a_warning_is_no_failure(cli: Cli) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -260,7 +261,13 @@ class LocalBlobs:
         return await self.run(self._root, create)
 
     async def exists(self) -> bool:
-        return await self.run(self._root, lambda: os.path.isdir(self._root))
+        def is_directory() -> bool:
+            try:
+                return stat.S_ISDIR(os.stat(self._root).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+        return await self.run(self._root, is_directory)
 
     async def drop(self, *, if_empty: bool = False) -> bool:
         return await self.run(self._root, self.files.remove_root if if_empty else self._drop)
