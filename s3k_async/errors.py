@@ -28,6 +28,7 @@ from __future__ import annotations
 import copy
 import errno
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -111,7 +112,7 @@ class S3kError(Exception):
         _describe(self, self.default_errno, self.message, path)
 
     def __str__(self) -> str:
-        if self.path is None or self.path in self.message:
+        if self.path is None or mentions(self.message, self.path):
             return self.message
         return f"{self.message}: {self.path}"
 
@@ -123,6 +124,16 @@ class S3kError(Exception):
     def __setstate__(self, state: dict[str, Any] | None) -> None:
         for name, value in (state or {}).items():
             setattr(self, name, value)
+
+
+def mentions(message: str, path: str) -> bool:
+    """Whether a message contains a path: not as a part of a word; and one that could be a word, in
+    quotation marks or at the end."""
+    if path.isalpha():
+        return f"'{path}'" in message or message.endswith(f": {path}")
+    before = r"(?<!\w)" if path[:1].isalnum() else ""
+    after = r"(?!\w)" if path[-1:].isalnum() else ""
+    return re.search(f"{before}{re.escape(path)}{after}", message) is not None
 
 
 def _describe(error: BaseException, number: int | None, message: str, path: str | None) -> None:

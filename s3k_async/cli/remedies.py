@@ -43,6 +43,7 @@ _NO_VOLUME: Final = (
     "there is no such table",
 )
 """How the errors begin that s3k init helps against: others are about a part of a volume."""
+_IN_THE_WAY: Final = frozenset(("a directory is at the path", "a file is at the path"))
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
@@ -52,6 +53,8 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         return _for_volume(error)
     if isinstance(error, PathNotFoundError) and error.path is not None:
         name = error.path.rpartition("/")[2]
+        if _PATTERN.search(name) and error.message.startswith("no such local"):
+            return "the shell expands patterns of local files, unless they are quoted"
         if _PATTERN.search(name):
             reason = (
                 "nothing matches the pattern"
@@ -64,6 +67,8 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         if command == "mv" and error.message == "no such parent directory":
             return "s3k mkdir -p creates it"
         return ""
+    if command == "sync" and isinstance(error, S3kError) and error.message in _IN_THE_WAY:
+        return "--delete removes it"
     for (name, kind), remedy in _BY_COMMAND.items():
         if name == command and isinstance(error, kind):
             return remedy

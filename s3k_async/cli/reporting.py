@@ -14,7 +14,7 @@ from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 from s3k_async.cli.output import one_line, safe_text
 from s3k_async.cli.remedies import remedy_for
 from s3k_async.cli.termination import TerminatedError
-from s3k_async.errors import PartialFailureError, S3kError
+from s3k_async.errors import PartialFailureError, S3kError, mentions
 
 __all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report", "warn"]
 
@@ -98,7 +98,7 @@ def _lines(error: BaseException, command: str | None) -> list[str]:
 
 def _with_path(path: str, error: Exception, command: str | None) -> str:
     text = _message(error, command)
-    return text if path in text else f"{text}: {path}"
+    return text if mentions(text, path) else f"{text}: {path}"
 
 
 def _message(error: BaseException, command: str | None = None) -> str:

@@ -16,6 +16,7 @@ def vol(cli: Cli) -> None:
     cli.ok("put", "-", "./vol:/in/a.txt", stdin=b"1")
     Path("local").mkdir()
     Path("local/file").write_text("1")
+    Path("loc/sub").mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,9 @@ def vol(cli: Cli) -> None:
         (1, "cp ./vol:/in ./vol:/copy", "-r copies it and everything below it"),
         (1, "get ./vol:/in local", "-r"),
         (1, "put local ./vol:/in", "-r"),
+        (1, "put loc ./vol:/in", "needs -r: loc"),
+        (1, "put loc/sub ./vol:/in", "needs -r: loc/sub"),
+        (3, "put loc/*.txt ./vol:/x", "the shell expands patterns of local files, unless they"),
         (1, "cat ./vol:/in", "s3k get -r copies one"),
         (1, "touch ./vol:/in", "touch is for files"),
         (2, "cp local/file ./vol:/x", "s3k put copies local files"),

@@ -62,7 +62,8 @@ def test_a_run(ruled: Cli) -> None:
 
 
 def test_refusals(ruled: Cli) -> None:
-    ruled.fails(2, "rules", "set", "/a")
+    said = ruled.fails(2, "rules", "set", "/a").errors
+    assert "a rule needs --expire-at, --expire-after or --read-only-after" in said
     ruled.fails(2, "rules", "set", "/a", "--expire-after", "soon")
     for time in ("soon", "2d"):  # an age would be in the past
         assert "not a time" in ruled.fails(2, "rules", "set", "/a", "--expire-at", time).errors

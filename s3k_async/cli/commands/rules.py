@@ -61,6 +61,8 @@ def set_rule(
     read_only_after: int | None,
 ) -> None:
     """Set the rule of a directory, in place of its former one."""
+    if (expire_after, expire_at, read_only_after) == (None, None, None):
+        raise click.UsageError("a rule needs --expire-at, --expire-after or --read-only-after")
     at_ms = time_of(expire_at, "--expire-at")
 
     async def work(clients: Clients) -> None:
