@@ -49,6 +49,20 @@ def test_a_list_of_several_volumes(
     cli.fails(2, "verify", "/a", "-f", "-")
 
 
+def test_addresses_of_one_volume_have_one_summary(cli: Cli) -> None:
+    cli.ok("init", "./vol")
+    cli.ok("put", "-", "./vol:/in/a.txt", stdin=b"1")
+    whole = Path("vol").absolute()
+    lines = f"./vol:/in/a.txt\n/nope\n{whole}:/in\n"
+    done = cli("verify", "-f", "-", "--volume", "./vol", stdin=lines.encode())
+    assert (done.code, done.errors, len(done.lines)) == (9, "", 2)
+    assert "/nope" in done.lines[0]
+    assert done.lines[1].startswith("found 1 problem (1 entry_missing) in 2 files, 2 bytes in ")
+    assert done.lines[1].endswith("vol:/")
+    found = cli("verify", "./vol:/in", f"{whole}:/in", "--json").json()["volumes"]
+    assert [(each["files"], each["clean"]) for each in found] == [(2, True)]
+
+
 def test_each_kind_of_damage_is_a_finding_and_an_alert(
     cli: Cli, volume: str, small_tree: Tree, hook: Hook
 ) -> None:

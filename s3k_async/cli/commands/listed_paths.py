@@ -25,7 +25,7 @@ from s3k_async.cli.path_lists import open_list
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.client import volume_of
-from s3k_async.config import VolumeConfig
+from s3k_async.config import TableLocation, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, S3kError
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.verify import VerifyReport
@@ -78,7 +78,7 @@ def verify(
             await checks.run(clients, paths, file, null=null, progress=meter.part())
 
     invocation.run(work)
-    found = list(checks.found.values())
+    found = checks.found
     failures: list[tuple[str, Exception]] = []
     try:
         failures += _printed(invocation, found)
@@ -99,6 +99,11 @@ class _VolumeCheck:
     verifier: PathVerifier | None = None
     error: S3kError | None = None
 
+    @property
+    def place(self) -> tuple[TableLocation, str] | None:
+        """The table of the volume, and its prefix in it."""
+        return None if self.config is None else (self.config.table, self.config.table_prefix)
+
     def alerts(self, source: AlertSource) -> list[Alert]:
         """The alerts about the findings, and about a timeout or throttling that ended the check."""
         ended = [] if self.error is None else error_alerts(source, self.error)
@@ -109,7 +114,8 @@ class _Checks:
     """The checks of all volumes of a list. One that fails does not affect the others."""
 
     def __init__(self, invocation: Invocation, threads: int, deep: bool) -> None:
-        self.found: dict[str | None, _VolumeCheck] = {}
+        self.found: list[_VolumeCheck] = []
+        self._by_address: dict[str | None, _VolumeCheck] = {}
         self._invocation = invocation
         self._threads = threads
         self._deep = deep
@@ -134,10 +140,9 @@ class _Checks:
                     progress(Progress("verify", done, total, unit="paths"))
 
     async def _check(self, clients: Clients, address: Address, paths: Sequence[str]) -> None:
-        check = self.found.get(address.volume)
+        check = self._by_address.get(address.volume)
         if check is None:
-            name = address.volume or self._invocation.volume or "the default volume"
-            check = self.found[address.volume] = _VolumeCheck(address, name, VerifyReport())
+            check = self._by_address[address.volume] = self._of(address)
         if check.error is not None:
             return
         try:
@@ -145,9 +150,23 @@ class _Checks:
         except S3kError as error:
             check.error = error
 
+    def _of(self, address: Address) -> _VolumeCheck:
+        """The check of the volume of an address, which may be known by another address."""
+        name = address.volume or self._invocation.volume or "the default volume"
+        check = _VolumeCheck(address, name, VerifyReport())
+        try:
+            check.config = config = self._invocation.resolve(address.volume)
+        except S3kError as error:
+            check.error = error
+        else:
+            check.name = address.volume or f"s3k://{config.name or config.where}"
+            for each in self.found:
+                if each.place == check.place:
+                    return each
+        self.found.append(check)
+        return check
+
     async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
-        check.config = config = self._invocation.resolve(check.address.volume)
-        check.name = check.address.volume or f"s3k://{config.name or config.where}"
         client = await clients.of(check.address)
         check.name = shown(client, ROOT)
         check.verifier = PathVerifier(
