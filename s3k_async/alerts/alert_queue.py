@@ -14,7 +14,7 @@ from s3k_async.alerts.sink_address import SinkAddress
 from s3k_async.backends.aws.error_mapping import map_exceptions
 from s3k_async.backends.aws.error_responses import Codes, service_error
 from s3k_async.config import AwsConfig
-from s3k_async.errors import BusyError, InvalidArgumentError
+from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 
 __all__ = ["AlertQueue", "QueueBatch"]
 
@@ -23,9 +23,12 @@ _WAIT_SECONDS: Final = 1
 """Long polling asks all servers of the queue; a short poll may find nothing in a full queue."""
 _RETRIES: Final = RetryPolicy(attempts=4, base=0.2)
 _PURGED: Final = (BusyError, "the queue was purged less than 60 s ago; try again later")
+_MISSING: Final = (PathNotFoundError, "no such queue")
 _CODES: Final[Codes] = {
+    "AWS.SimpleQueueService.NonExistentQueue": _MISSING,
     "AWS.SimpleQueueService.PurgeQueueInProgress": _PURGED,
     "PurgeQueueInProgress": _PURGED,
+    "QueueDoesNotExist": _MISSING,
 }
 
 
@@ -46,8 +49,8 @@ class QueueBatch:
 class AlertQueue:
     """A queue of SQS, an async context manager. Raises InvalidArgumentError for another sink.
 
-    Its errors: ThrottledError, UnreachableError, PermissionDeniedError, CredentialsError,
-    RequestTimeoutError, ServiceError, ConfigError.
+    Its errors: PathNotFoundError (no such queue), ThrottledError, UnreachableError,
+    PermissionDeniedError, CredentialsError, RequestTimeoutError, ServiceError, ConfigError.
     """
 
     def __init__(self, address: SinkAddress, aws: AwsConfig) -> None:

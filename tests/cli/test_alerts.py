@@ -254,3 +254,9 @@ def test_a_queue_is_drained_and_purged(cli: Cli, volume: str, small_tree: Tree, 
         "dry_run": True,
         "messages": 0,
     }
+
+
+def test_a_queue_that_does_not_exist_is_not_found(cli: Cli, queue: str) -> None:
+    for command in ("drain", "purge"):
+        said = cli.fails(3, "alerts", command, f"sqs:{queue}-gone").errors
+        assert said == f"s3k: no such queue: sqs:{queue}-gone\n"
