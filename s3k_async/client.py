@@ -869,8 +869,9 @@ class S3kClient:
         independently, on the condition that it is as the comparison found it; failures are in the
         result, and repeating the call tries those again. Not restored: attributes of files whose
         content is the same. Reads the whole log, and lists the subtree; the differences are in
-        memory. Raises InvalidArgumentError (a `datetime` without a time zone), UnsupportedError (a
-        volume without a log), LogFormatError (a part of the log is unreadable).
+        memory. Raises PathNotFoundError (nothing is or was at the path, as far as the log goes
+        back), InvalidArgumentError (a `datetime` without a time zone), UnsupportedError (a volume
+        without a log), LogFormatError (a part of the log is unreadable).
         """
         time_ms = milliseconds(at)
         if time_ms is None:

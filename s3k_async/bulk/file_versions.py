@@ -27,6 +27,7 @@ from s3k_async.errors import (
 )
 from s3k_async.integrity.sorted_log import SortedLog, unreadable
 from s3k_async.model import ROOT, Entry, OperationKind
+from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import is_id
 from s3k_async.oplog.entry_states import EntryState, ObjectHistory, history_of
@@ -48,6 +49,7 @@ __all__ = [
     "read_log",
     "require_visible",
     "was_directory",
+    "was_there",
 ]
 
 VersionState: TypeAlias = Literal["current", "overwritten", "deleted", "moved", "trash"]
@@ -231,6 +233,17 @@ async def was_directory(volume: Volume, path: str) -> bool:
 
     with closing(await read_log(volume, path)) as log:
         return await in_thread(find)
+
+
+def was_there(log: SortedLog, store: MetadataStore, path: str) -> bool:
+    """Whether anything may have been at or below a path, at any time. In layout `tree`, where the
+    log does not have all former paths of a file, any former name counts that is the path's."""
+    name = "/" + path.rpartition("/")[2]
+    return any(
+        is_below(state.entry.path, path) or (store.keys.by_id and state.entry.path.endswith(name))
+        for records in log.objects_with(name)
+        for state in history_of(records).states
+    )
 
 
 async def require_visible(volume: Volume, path: str) -> Entry | None:

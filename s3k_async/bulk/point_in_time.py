@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.worker_threads import in_thread
-from s3k_async.bulk.file_versions import LOOKS, has_data, read_log
+from s3k_async.bulk.file_versions import LOOKS, has_data, read_log, was_there
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.bulk.undeletion import bring_back_many, kept_attributes, replace_by
@@ -83,7 +83,7 @@ async def restore_to(
     progress: ProgressCallback | None,
 ) -> PastResult:
     """Bring everything at and below a path to its state at a time. `delete`: also delete files that
-    were created later."""
+    were created later. Raises PathNotFoundError if nothing is, or ever was, at the path."""
     if not dry_run:
         volume.store.require_writable(path)
     volume.store.access.require_superuser("restore a subtree to an earlier time", path)
@@ -92,6 +92,12 @@ async def restore_to(
         past = PastTree(log, volume.store, path, time_ms)
         await in_thread(past.build)
         found = await _Comparison(volume, path, time_ms, past, delete=delete).run()
+        is_there = bool(found) or path == ROOT or await volume.store.get(path) is not None
+        if not is_there and not await in_thread(was_there, log, volume.store, path):
+            raise PathNotFoundError(
+                "no file or directory is or was at the path, as far as the operation log goes back",
+                path=path,
+            )
     finally:
         log.close()
     found.sort(key=lambda each: each.change.path)

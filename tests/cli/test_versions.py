@@ -115,6 +115,22 @@ def test_restore_to_a_time(cli: Cli) -> None:
     cli.fails(2, "restore", "/d")
 
 
+def test_restore_of_a_path_that_never_existed(cli: Cli, tree_volume: str) -> None:
+    put(cli, "/d/f", b"1")
+    put(cli, "/e/g/h", b"1")
+    cli.ok("mv", "/e", "/d/moved")
+    for path in ("/nope", "/d/nope", "/d/f/nope"):
+        for more in ((), ("--yes",)):
+            said = cli.fails(3, "restore", path, "--at", "1m", *more).errors
+            assert said == (
+                "s3k: no file or directory is or was at the path, as far as the operation log "
+                f"goes back: {path}\n"
+            )
+    cli.ok("rm", "-r", "/d")
+    for path in ("/", "/d", "/d/f", "/d/moved/g", "/d/moved/g/h", "/e", "/e/g", "/e/g/h"):
+        assert "would make 0 changes" in cli.ok("restore", path, "--at", "1m").out
+
+
 def test_a_time_in_the_future(cli: Cli) -> None:
     """Nothing is known of it; but another clock may be a little ahead."""
     put(cli, "/d/f", b"1")
