@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.volume_addresses import Address, parse_address, volume_directory
+from s3k_async.cli.volume_addresses import (
+    Address,
+    is_volume,
+    parse_address,
+    volume_directory,
+)
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 
 if TYPE_CHECKING:
@@ -58,6 +63,12 @@ def parse_tree_address(text: str) -> TreeAddress:
         return TreeAddress("listing", text)
     if ":/" in text:
         return TreeAddress("volume", text, parse_address(text))
+    for divide in re.finditer(":", text):
+        volume, path = text[: divide.start()], text[divide.end() :]
+        if is_volume(os.path.expanduser(volume)):
+            raise InvalidArgumentError(
+                f"for a path in the volume {volume}, write {volume}:/{path}", path=text
+            )
     inside = volume_directory(os.path.abspath(os.path.expanduser(text)))
     if inside is None:
         return TreeAddress("directory", text)

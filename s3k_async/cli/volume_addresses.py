@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
+    "is_volume",
     "object_id_of",
     "parse_address",
     "parse_volume_address",
@@ -97,7 +98,7 @@ def volume_directory(path: str) -> tuple[str, str] | None:
     """The directory of an embedded volume at or above a local path, and the rest of the path."""
     place, rest = path.rstrip("/"), ""
     while place:
-        if _is_volume(place):
+        if is_volume(place):
             return place, rest or "/"
         place, _, name = place.rpartition("/")
         rest = f"/{name}{rest}"
@@ -110,7 +111,8 @@ def shown(client: S3kClient, path: str) -> str:
 
 
 @lru_cache(maxsize=128)
-def _is_volume(directory: str) -> bool:
+def is_volume(directory: str) -> bool:
+    """Whether a directory is that of an embedded volume."""
     return os.path.isfile(os.path.join(directory, TABLE_FILE))
 
 

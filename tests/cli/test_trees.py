@@ -266,6 +266,31 @@ def test_what_cannot_be_meant(cli: Cli, volume: str, local: Path, arguments: lis
     assert cli.ok("ls", "-R").out == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"), [("./vol:", "./vol:/"), ("./vol:in/a", "./vol:/in/a"), ("vol:", "vol:/")]
+)
+def test_an_address_without_its_slash_is_refused(
+    cli: Cli, local: Path, text: str, meant: str
+) -> None:
+    cli.ok("init", "./vol")
+    for arguments in (["sync", "src", text], ["sync", text, "out"], ["import", "src", text]):
+        assert f"write {meant}" in cli.fails(2, *arguments).errors
+    assert not Path(text).exists()
+    Path("with:colon").mkdir()
+    cli.ok("sync", "src", "with:colon")
+    assert Path("with:colon/a").exists()
+
+
+def test_a_directory_in_the_way_names_the_option(cli: Cli, volume: str, local: Path) -> None:
+    cli.ok("mkdir", "-p", "/in/a")
+    cli.ok("put", "-", "/in/sub", stdin=b"file")
+    assert cli("sync", "src", ":/in").errors.splitlines() == [
+        f"s3k: a directory is at the path; --delete removes it: {volume}/in/a",
+        f"s3k: a file is at the path; --delete removes it: {volume}/in/sub",
+    ]
+    assert "--delete" not in cli("import", "src", ":/in").errors
+
+
 def test_the_directory_of_an_embedded_volume_is_the_volume(cli: Cli, local: Path) -> None:
     cli.ok("init", "./vol")
     cli.ok("sync", "src", "./vol")
