@@ -457,8 +457,9 @@ class ObjectStore:
         path = self._path(bucket, key)
         _need_span(path, offset, size)
         with _an_object(path):
-            async with self._client.open(path, "rb") as reader:
-                return await store_pieces(pieces_of(reader, offset, size), target)
+            opened = await self._client.open(path, "rb")
+        async with opened as reader:
+            return await store_pieces(pieces_of(reader, offset, size), target)
 
     @call
     async def read_dummy(self, bucket: str, key: str) -> int:

@@ -392,6 +392,27 @@ async def test_a_local_file_stays_where_reading_fails(objects: ObjectStore, tmp_
         await objects.read_to_file("b", "k", 3)  # type: ignore[arg-type]
 
 
+async def test_errors_of_a_local_target_are_not_those_of_the_object(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    await objects.create("b", "k", DATA)
+    (tmp_path / "file").write_bytes(b"kept")
+    with pytest.raises(IsDirectoryError) as directory:
+        await objects.read_to_file("b", "k", tmp_path)
+    assert directory.value.path == str(tmp_path)
+    with pytest.raises(NotDirectoryError, match="a local file is in the way"):
+        await objects.read_to_file("b", "k", tmp_path / "file" / "x")
+    error = IsDirectoryError("the sink refuses", path="sink")
+
+    class Refusing(BytesIO):
+        def write(self, _data: object, /) -> int:
+            raise error
+
+    with pytest.raises(IsDirectoryError) as refused:
+        await objects.read_to_file("b", "k", Refusing())
+    assert refused.value is error
+
+
 # Reading
 
 
