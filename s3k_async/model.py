@@ -9,13 +9,14 @@ from typing import Final, Literal, Self, TypeAlias, get_args
 from s3k_async._core.metering import Requests
 from s3k_async._core.object_version import version_in
 from s3k_async._native import FileStatus, status_of
-from s3k_async.errors import PartialFailureError
+from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, PartialFailureError
 
 __all__ = [
     "DEFAULT_FEATURES",
     "EPOCH",
     "FEATURES",
     "LISTED_FAILURES",
+    "MILLISECOND",
     "ROOT",
     "TRASH_ID",
     "UNCOMMITTED",
@@ -39,6 +40,7 @@ __all__ = [
     "TrashReason",
     "TrashState",
     "VolumeKind",
+    "need_time",
     "status_of",
     "utc",
 ]
@@ -71,11 +73,30 @@ TRASH_ID = "00000000-0000-4000-8000-000000000001"
 LISTED_FAILURES: Final = 100
 """Failures that a verb with any number of them lists; it counts the others."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+EARLIEST_MS: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
+LATEST_MS: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
 
 
 def utc(milliseconds: int) -> datetime:
     """Epoch milliseconds as an aware time. Raises OverflowError outside of the years 1 to 9999."""
     return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def need_time(milliseconds: int, path: str) -> int:
+    """A modification time that a caller gives, epoch milliseconds. Raises ArgumentTypeError;
+    InvalidArgumentError outside of the years 1 to 9999, which `utc` could not show."""
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
+        raise ArgumentTypeError(
+            f"a time is epoch milliseconds, not {type(milliseconds).__name__}", path=path
+        )
+    if not EARLIEST_MS <= milliseconds <= LATEST_MS:
+        raise InvalidArgumentError(
+            f"a time is in the years 1 to 9999 ({EARLIEST_MS} to {LATEST_MS} epoch milliseconds), "
+            f"not {milliseconds}",
+            path=path,
+        )
+    return milliseconds
 
 
 @dataclass(frozen=True, slots=True)

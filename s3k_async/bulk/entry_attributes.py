@@ -15,7 +15,7 @@ from s3k_async.errors import (
 )
 from s3k_async.lifecycle_rules import check_values
 from s3k_async.listing.listings import Filter, Listing
-from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.model import ROOT, Entry, FileStatus, need_time
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.metadata_index import IndexedEntry
 from s3k_async.storage.tier_policy import check_tier
@@ -88,6 +88,8 @@ async def set_attributes(
     volume: Volume, path: str, change: AttributeChange, *, mtime_ms: int | None = None
 ) -> Entry:
     """Change attributes of an entry, and the modification time if one is given."""
+    if mtime_ms is not None:
+        need_time(mtime_ms, path)
     need_attributes(volume, path)
     check_lifecycle(volume, path, change.metadata)
     return await change_attributes(volume.store, path, change, mtime_ms=mtime_ms)

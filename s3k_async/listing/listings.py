@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
 from s3k_async._native import Entries
-from s3k_async.errors import InvalidArgumentError, PermissionDeniedError
+from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, PermissionDeniedError
 from s3k_async.listing.globbing import glob_entries, matcher
-from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
+from s3k_async.model import EPOCH, MILLISECOND, ROOT, ContentSummary, FileStatus, status_of
 from s3k_async.namespace.consistent_listing import SnapshotView, list_consistently
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.namespace.entry_reader import existing
@@ -50,8 +50,6 @@ BATCH_ROWS = 2048
 """Minimum rows of a record batch of a listing, except the last; at most about a page more."""
 DIRECTORIES = 8
 """Directories that a walk reads ahead concurrently."""
-
-MILLISECOND = timedelta(milliseconds=1)
 
 EntryType: TypeAlias = Literal["file", "directory"]
 Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
@@ -100,8 +98,13 @@ class Filter:
 
 
 def milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None:
-    """A time in epoch milliseconds, rounded down or up. Raises InvalidArgumentError."""
+    """A time in epoch milliseconds, rounded down or up. Raises ArgumentTypeError,
+    InvalidArgumentError (without a time zone)."""
     if not isinstance(time, datetime):
+        if isinstance(time, bool) or not (time is None or isinstance(time, int)):
+            raise ArgumentTypeError(
+                f"a time is epoch milliseconds or a datetime, not {type(time).__name__}"
+            )
         return time
     if time.tzinfo is None:
         raise InvalidArgumentError(f"{time!r} has no time zone")

@@ -34,7 +34,15 @@ from s3k_async.files.open_files import bytes_of
 from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.listing.file_pages import file_page
 from s3k_async.listing.listings import Listing, PagedIterator, list_pages, milliseconds
-from s3k_async.model import ROOT, ChangeResult, Content, Entry, FileStatus, status_of
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    Content,
+    Entry,
+    FileStatus,
+    need_time,
+    status_of,
+)
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.store import WriteTarget
@@ -335,6 +343,8 @@ class ObjectStore:
         modification time; by default now. Raises PathExistsError."""
         path = await self._new(bucket, key)
         need_range(path, size)
+        if mtime_ms is not None:
+            need_time(mtime_ms, path)
         volume = self._volume()
         need_extents(volume, path)
 
@@ -483,9 +493,12 @@ class ObjectStore:
         if modified is TouchTime.UNCHANGED:
             return _info(entry)
         store = self._volume().store
-        time = store.runtime.now_ms() if modified is TouchTime.NOW else milliseconds(modified)
-        if isinstance(time, bool) or not isinstance(time, int):
-            raise ArgumentTypeError(f"{modified!r:.80} is not a time", path=path)
+        if modified is TouchTime.NOW:
+            time = store.runtime.now_ms()
+        elif (given := milliseconds(modified)) is not None:
+            time = need_time(given, path)
+        else:
+            raise ArgumentTypeError("a time is epoch milliseconds or a datetime", path=path)
         with _an_object(path):
             return _info(await change_attributes(store, path, AttributeChange(), mtime_ms=time))
 

@@ -16,6 +16,7 @@ from s3k_async.backends.ports.items import ItemPage, ItemStore
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    ArgumentTypeError,
     InvalidArgumentError,
     ItemFormatError,
     PartialFailureError,
@@ -113,6 +114,13 @@ async def test_attributes_of_a_file_and_a_directory(fs: S3kClient) -> None:
         assert await fs.set_attributes(path, uid=9) == status
         status = await fs.set_attributes(path, mtime_ms=1234)
         assert (status.mtime_ms, status.attributes.uid) == (1234, 9)
+        for far in (10**17, 10**30, -(10**17)):
+            with pytest.raises(InvalidArgumentError, match="years 1 to 9999"):
+                await fs.set_attributes(path, mtime_ms=far)
+        for wrong in ("now", 1.5, True):
+            with pytest.raises(ArgumentTypeError):
+                await fs.set_attributes(path, mtime_ms=wrong)  # type: ignore[arg-type]
+        assert await fs.stat(path) == status
     assert [each.attributes.uid async for each in fs.list("/", recursive=True)] == [9, 9]
     assert await fs.read("/d/f") == b"one"
     assert await problems(fs) == []

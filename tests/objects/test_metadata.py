@@ -265,6 +265,21 @@ async def test_touch(objects: ObjectStore) -> None:
     for wrong in (None, "now", 1.5, True):
         with pytest.raises(ArgumentTypeError):
             await objects.touch("b", "k", modified=wrong)  # type: ignore[arg-type]
+    before = await objects.info("b", "k")
+    for far in (10**17, 10**30, -(10**17)):
+        with pytest.raises(InvalidArgumentError, match="years 1 to 9999"):
+            await objects.touch("b", "k", modified=far)
+        with pytest.raises(InvalidArgumentError, match="years 1 to 9999"):
+            await objects.create_pseudo("b", "new", 1, mtime_ms=far)
+    with pytest.raises(ArgumentTypeError):
+        await objects.create_pseudo("b", "new", 1, mtime_ms="now")  # type: ignore[arg-type]
+    assert await objects.info("b", "k") == before
+    assert not await objects.exists("b", "new")
+    for limit in (
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+    ):
+        assert (await objects.touch("b", "k", modified=limit)).modified == limit
     assert await objects.read("b", "k") == b"data"
 
 
