@@ -83,7 +83,8 @@ class FoundEntry:
 
 
 async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
-    """What a run would do now, in pages; nothing is written."""
+    """What a run would do now, in pages; nothing is written. A file that several items of the index
+    are about is in them once."""
     index, runtime = rule_index(volume, ROOT), volume.store.runtime
     volume.store.access.require_superuser("look at what is due", ROOT)
     requests = [RequestedScan.from_item(item) for item in await index.requested_scans()]
@@ -100,18 +101,26 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
                         for entry, each in due
                         if each is not None
                     ]
-    for hour in hours_to_read(volume, await index.first_hour(), runtime.now_ms()):
-        for number in range(SUFFIXES):
+    hours = hours_to_read(volume, await index.first_hour(), runtime.now_ms())
+    for number in range(SUFFIXES):
+        # Each change of when something is due adds an item, and the older ones stay until a run.
+        # The version in an item cannot tell which one is valid: a change that leaves the time as it
+        # is adds none. All items of an entry are in partitions of one number.
+        listed: set[str] = set()
+        for hour in hours:
             async with aclosing(index.due_pages(due_partition(hour, number))) as found:
                 async for items in found:
                     looked_at = await find_entries(volume, list(map(DueItem.from_item, items)))
-                    actions = [
-                        each.action(rules, runtime.now_ms())
-                        for each in looked_at
+                    actions: list[DueAction] = []
+                    for each in looked_at:
                         # Those below a directory that was listed above are known.
-                        if each.is_lost or not is_below(each.item.path, scanned)
-                    ]
-                    yield [each for each in actions if each is not None]
+                        if not each.is_lost and is_below(each.item.path, scanned):
+                            continue
+                        action = each.action(rules, runtime.now_ms())
+                        if action is not None and each.item.entry_key not in listed:
+                            listed.add(each.item.entry_key)
+                            actions.append(action)
+                    yield actions
 
 
 def hours_to_read(volume: Volume, first: int | None, now_ms: int) -> range:

@@ -304,6 +304,28 @@ async def test_a_dry_run_writes_nothing(place: Ruled, fs: S3kClient) -> None:
     assert [each async for each in fs.due_actions()] == []
 
 
+async def test_a_dry_run_lists_a_file_once(place: Ruled, fs: S3kClient) -> None:
+    """Items of former versions are in the index until a run removes them."""
+    await fs.set_rule("/d", expire_after=10)
+    await fs.set_rule("/at", expire_at=place.clock.now_ms() // 1000 + 60)
+    await fs.run_rules()
+    place.clock.advance(2 * HOUR)
+    await fs.run_rules()  # the requested scans are over
+    names = ("/d/rewritten", "/d/appended", "/d/first", "/d/second", "/at/changed", "/own")
+    for path in names:
+        await fs.write(path, b"1", attributes=metadata(ExpiresAfter=1) if path == "/own" else None)
+    place.clock.advance(1)
+    await fs.write("/d/rewritten", b"2")
+    async with fs.open("/d/appended", "ab") as file:
+        await file.write(b"2")
+    await fs.exchange("/d/first", "/d/second")
+    await fs.set_attributes("/at/changed", uid=7)
+    await fs.write("/own", b"2")
+    place.clock.advance(3 * HOUR)
+    assert sorted([each.path async for each in fs.due_actions()]) == sorted(names)
+    assert (await fs.run_rules()).expired == len(names)
+
+
 async def test_a_malformed_value_is_refused_when_an_upload_begins(fs: S3kClient) -> None:
     objects = ObjectStore(fs)
     await objects.create_bucket("b")
