@@ -789,6 +789,8 @@ class S3kClient:
         actions per second at most. Failures are listed in the result and do not affect the other
         files. Raises InvalidArgumentError, UnsupportedError.
         """
+        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float)):
+            raise ArgumentTypeError(f"the rate is a number, not {type(rate).__name__}")
         if rate is not None and not rate > 0:
             raise InvalidArgumentError(f"the rate is a positive number, not {rate!r}")
         return await run_rules(self._volume(), rate=rate, progress=progress)

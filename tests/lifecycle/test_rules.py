@@ -10,6 +10,7 @@ from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import PARTITION
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
+    ArgumentTypeError,
     InvalidArgumentError,
     PathNotFoundError,
     PermissionDeniedError,
@@ -324,6 +325,15 @@ async def test_a_dry_run_lists_a_file_once(place: Ruled, fs: S3kClient) -> None:
     place.clock.advance(3 * HOUR)
     assert sorted([each.path async for each in fs.due_actions()]) == sorted(names)
     assert (await fs.run_rules()).expired == len(names)
+
+
+async def test_a_rate_is_a_positive_number(fs: S3kClient) -> None:
+    for wrong in ("x", True, b"1"):
+        with pytest.raises(ArgumentTypeError, match="rate"):
+            await fs.run_rules(rate=wrong)  # type: ignore[arg-type]
+    for rate in (0, -1.5, float("nan")):
+        with pytest.raises(InvalidArgumentError, match="rate"):
+            await fs.run_rules(rate=rate)
 
 
 async def test_a_malformed_value_is_refused_when_an_upload_begins(fs: S3kClient) -> None:
