@@ -829,6 +829,10 @@ class ObjectStore:
                 await self._object(origin)
                 await store.need_directory(split(path)[0])  # of a key that is new
                 await race.lost(error)
+            except PathExistsError as error:
+                if await self._client.is_dir(path):
+                    raise IsDirectoryError("a directory is at the path", path=path) from error
+                raise
 
     async def _buckets(self) -> AsyncIterator[builtins.list[BucketInfo]]:
         listing = Listing(sorted=True)
