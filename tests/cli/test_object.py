@@ -105,6 +105,16 @@ def test_a_recursive_removal_is_a_request_for_many(cli: Cli, filled: list[str]) 
     assert "TransactWriteItems 1\n" in stats
 
 
+def test_a_removal_names_its_operands(cli: Cli, filled: list[str]) -> None:
+    failed = cli("object", "rm", "/b/none", "/b/a.txt", "/b/gone")
+    assert failed.code == 10
+    assert failed.errors.count("no such object: /b/none") == 1
+    assert "Address" not in failed.errors
+    cli.fails(3, "object", "info", "/b/a.txt")
+    error = cli("object", "rm", "/b/none", "/b/gone", "--json").error()
+    assert [each["path"] for each in error["failures"]] == ["/b/none", "/b/gone"]
+
+
 def test_what_fails_is_told_and_the_rest_is_done(cli: Cli, filled: list[str]) -> None:
     """H3's command ended with 0."""
     cli.ok("attr", "/b/a.txt", "--read-only")

@@ -370,7 +370,7 @@ def rm(
     exclude: tuple[str, ...],
 ) -> None:
     """Delete objects; with -r, all whose keys begin with PREFIX, the bucket itself is kept."""
-    found = [_Place.of(text, needs_key=not recursive) for text in places]
+    found = {text: _Place.of(text, needs_key=not recursive) for text in places}
     selected = _need_recursive(recursive, include, exclude)
     count = 0
 
@@ -388,7 +388,7 @@ def rm(
             await store.delete(place.bucket, place.key)
             count += 1
 
-    invocation.run(lambda clients: for_each(found, lambda place: one(clients, place)))
+    invocation.run(lambda clients: for_each(places, lambda text: one(clients, found[text])))
     more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     where = f"{', '.join(places[:SHOWN_TARGETS])}{more}"
     invocation.say(f"deleted {plural(count, 'object')} from {where}", objects=count)
