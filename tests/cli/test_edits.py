@@ -27,7 +27,12 @@ def test_append_refusals(cli: Cli, small_tree: Tree, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     one = str(tmp_path / "one")
     assert "/a" in cli.fails(1, "append", one, "/a").errors
-    assert "missing" in cli.fails(1, "append", one, str(tmp_path / "missing"), "/top.txt").errors
+    missing = str(tmp_path / "missing")
+    message = f"no such local file or directory: {missing}"
+    assert message in cli.fails(3, "append", one, missing, "/top.txt").errors
+    assert message in cli.fails(3, "append", missing, "/new").errors
+    assert message in cli.fails(3, "put", missing, "/new").errors
+    assert "a local file is in the way" in cli.fails(1, "append", f"{one}/x", "/top.txt").errors
     assert "directory" in cli.fails(1, "append", str(tmp_path), "/top.txt").errors
     assert "once" in cli.fails(2, "append", "-", "-", "/top.txt").errors
     assert cli.ok("cat", "/top.txt").out == "top"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
+from s3k_async.bulk.local_tree import local_errors
 from s3k_async.bulk.transfer import CHUNK
 from s3k_async.cli.command import Size, VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
@@ -58,7 +59,9 @@ async def pieces(source: str) -> AsyncGenerator[bytes, None]:
         return
     if await anyio.Path(source).is_dir():
         raise IsDirectoryError("a local directory cannot be appended", path=source)
-    async with await anyio.open_file(source, "rb") as file:
+    with local_errors(source):
+        file = await anyio.open_file(source, "rb")
+    async with file:
         while piece := await file.read(CHUNK):
             yield piece
 
