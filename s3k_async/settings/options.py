@@ -495,7 +495,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
 }
 """Every option by name."""
 
-_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_UNITS: Final = {"": 1} | {
+    f"{letter}{binary}": base**power
+    for binary, base in (("", 1000), ("i", 1024))
+    for power, letter in enumerate("kmgt", 1)
+}
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
@@ -587,7 +591,7 @@ def _integers(value: object) -> tuple[int, ...]:
 
 
 def _size(text: str) -> int:
-    match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?)b?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?i?)b?\s*", text.lower())
     if match is None or match[2] not in _UNITS:
         raise ValueError
     return int(match[1]) * _UNITS[match[2]]

@@ -42,6 +42,10 @@ def test_append_refusals(cli: Cli, small_tree: Tree, tmp_path: Path) -> None:
 def test_truncate(cli: Cli, small_tree: Tree) -> None:
     assert cli.ok("truncate", "--size", "2", "/top.txt").out == ""
     assert cli.ok("cat", "/top.txt").out == "to"
+    for text, size in (("1TiB", 2**40), ("2TB", 2 * 10**12), ("3t", 3 * 10**12)):
+        cli.ok("truncate", "-s", text, "/top.txt")
+        assert cli.ok("stat", "/top.txt", "--json").json()["size"] == size
+    cli.ok("truncate", "-s", "2", "/top.txt")
     cli.ok("truncate", "-s", "1KiB", "/top.txt", "/a/one.txt")
     assert cli.ok("stat", "/top.txt", "--json").json()["size"] == 1024
     assert cli.ok("stat", "/a/one.txt", "--json").json()["size"] == 1024
