@@ -9,6 +9,7 @@ from typing import Final
 
 from s3k_async.errors import (
     DirectoryNotEmptyError,
+    InvalidArgumentError,
     IsDirectoryError,
     PathExistsError,
     PathNotFoundError,
@@ -69,6 +70,12 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         return ""
     if command == "sync" and isinstance(error, S3kError) and error.message in _IN_THE_WAY:
         return "--delete removes it"
+    if isinstance(error, IsDirectoryError) and error.message == "a directory is at the path":
+        if command in ("cp", "mv"):  # the target, which takes no copy of an object
+            return ""
+    elif isinstance(error, InvalidArgumentError) and error.message == "expected BUCKET/KEY":
+        is_local = not (error.path or "/").startswith("/") and ":" not in (error.path or "")
+        return "s3k put and s3k get copy local files" if is_local else ""
     for (name, kind), remedy in _BY_COMMAND.items():
         if name == command and isinstance(error, kind):
             return remedy

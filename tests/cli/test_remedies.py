@@ -43,6 +43,8 @@ def vol(cli: Cli) -> None:
         (1, "cat ./vol:/in", "s3k get -r copies one"),
         (1, "touch ./vol:/in", "touch is for files"),
         (2, "cp local/file ./vol:/x", "s3k put copies local files"),
+        (2, "object cp ./local/file ./vol:/x/f", "s3k put and s3k get copy local files"),
+        (2, "object mv ./vol:/in/a.txt ./local", "s3k put and s3k get copy local files"),
         (3, "mv ./vol:/in ./vol:/no/where", "s3k mkdir -p creates it: /no"),
         (3, "mkdir ./vol:/a/b", "-p creates it"),
         (4, "mkdir ./vol:/in", "-p accepts an existing directory"),
@@ -68,3 +70,13 @@ def test_each_of_several_failures_names_its_remedy(cli: Cli, vol: None) -> None:
     done = cli("cp", "./vol:/in", "./vol:/in/a.txt", "./vol:/copy/")
     assert done.code == 10
     assert "-r copies it and everything below it" in done.errors
+
+
+def test_a_directory_at_the_target_of_an_object_is_not_copied(cli: Cli, vol: None) -> None:
+    cli.ok("put", "-", "./vol:/in/d/e", stdin=b"1")
+    for verb in ("cp", "mv"):
+        failed = cli.fails(1, "object", verb, "./vol:/in/a.txt", "./vol:/in/d")
+        assert "a directory is at the path: /in/d" in failed.errors
+        assert "-r" not in failed.errors
+    failed = cli.fails(2, "object", "cp", "./vol:/in", "./vol:/in/x")
+    assert "s3k put" not in failed.errors
