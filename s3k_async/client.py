@@ -754,8 +754,8 @@ class S3kClient:
         `expire_after`, `read_only_after`: how long after its last modification a file is deleted or
         becomes read-only, seconds. `run_rules` does that; it knows files that exist already from
         its first run on, and those that other clients write within a minute from its first run
-        after an hour. Raises InvalidArgumentError, UnsupportedError (a volume without the feature
-        `rules`).
+        after an hour. Raises InvalidArgumentError, NotDirectoryError (a file is at the path),
+        UnsupportedError (a volume without the feature `rules`).
         """
         rule = LifecycleRule(
             self._path(path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from s3k_async.errors import PathNotFoundError, UnsupportedError
+from s3k_async.errors import NotDirectoryError, PathNotFoundError, UnsupportedError
 from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.model import ROOT
 from s3k_async.namespace.due_index import DueIndex
@@ -25,10 +25,19 @@ def rule_index(volume: Volume, path: str) -> DueIndex:
 
 async def set_rule(volume: Volume, rule: LifecycleRule) -> LifecycleRule:
     """Set the rule of a directory, in place of its former one. Raises InvalidArgumentError,
-    PermissionDeniedError (in a volume with permissions, for anybody but the superuser)."""
+    NotDirectoryError (a file is at the path), PermissionDeniedError (in a volume with permissions,
+    for anybody but the superuser)."""
     index = rule_index(volume, rule.path)
     volume.store.access.require_superuser("set lifecycle rules", rule.path)
-    await index.set_rule(rule.path, rule.checked())
+    rule.checked()
+    found = await volume.store.get(rule.path)
+    if found is not None and not found.is_dir:
+        raise NotDirectoryError(
+            "a rule applies to a directory, and a file is at the path: s3k attr --set "
+            "ExpiresAfter=SECONDS sets the same of a file",
+            path=rule.path,
+        )
+    await index.set_rule(rule.path, rule)
     return rule
 
 

@@ -199,8 +199,8 @@ class ObjectStore:
         and a `/`, in place of a former one. It applies to objects that are there, and that will be.
 
         The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
-        result is that of the directory. Raises InvalidArgumentError, UnsupportedError (a volume
-        without the feature `rules`).
+        result is that of the directory. Raises InvalidArgumentError, NotDirectoryError (an object
+        is at the path), UnsupportedError (a volume without the feature `rules`).
         """
         return await self._client.set_rule(
             await self._rule_path(bucket, directory),

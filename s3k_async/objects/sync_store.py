@@ -77,8 +77,8 @@ class SyncObjectStore(BlockingObjectStore):
         and a `/`, in place of a former one. It applies to objects that are there, and that will be.
 
         The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
-        result is that of the directory. Raises InvalidArgumentError, UnsupportedError (a volume
-        without the feature `rules`).
+        result is that of the directory. Raises InvalidArgumentError, NotDirectoryError (an object
+        is at the path), UnsupportedError (a volume without the feature `rules`).
         """
         return self._call(
             lambda objects: objects.set_rule(

@@ -71,6 +71,8 @@ def test_refusals(ruled: Cli) -> None:
     ruled.fails(2, "rules", "run", "--rate", "0")
     ruled.fails(2, "rules", "run", ":/a")
     ruled.fails(2, "attr", "/top.txt", "--set", "ExpiresAfter=30d")
+    of_file = ruled.fails(1, "rules", "set", "/top.txt", "--expire-after", "1")
+    assert "s3k attr --set ExpiresAfter=" in of_file.errors
     assert ruled.ok("rules", "list").out == ""
 
 

@@ -12,6 +12,7 @@ from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
+    NotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
     UnsupportedError,
@@ -325,6 +326,18 @@ async def test_a_dry_run_lists_a_file_once(place: Ruled, fs: S3kClient) -> None:
     place.clock.advance(3 * HOUR)
     assert sorted([each.path async for each in fs.due_actions()]) == sorted(names)
     assert (await fs.run_rules()).expired == len(names)
+
+
+async def test_a_rule_of_a_file_is_refused(place: Ruled, fs: S3kClient) -> None:
+    await fs.write("/d/f", b"1")
+    with pytest.raises(NotDirectoryError, match="ExpiresAfter="):
+        await fs.set_rule("/d/f", expire_after=1)
+    with pytest.raises(NotDirectoryError):
+        await ObjectStore(fs).set_rule("d", "f", expire_after=1)
+    assert await fs.rules() == []
+    assert await place.stored() == []
+    await fs.set_rule("/", expire_after=1)
+    await fs.set_rule("/none", expire_after=1)
 
 
 async def test_a_rate_is_a_positive_number(fs: S3kClient) -> None:
