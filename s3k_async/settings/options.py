@@ -495,7 +495,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
 }
 """Every option by name."""
 
-_UNITS: Final = {"": 1} | {
+_UNITS: Final[Mapping[str, int]] = {"": 1} | {
     f"{letter}{binary}": base**power
     for binary, base in (("", 1000), ("i", 1024))
     for power, letter in enumerate("kmgt", 1)
