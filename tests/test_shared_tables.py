@@ -666,6 +666,6 @@ async def test_a_name_too_long_for_the_prefix_is_refused() -> None:
         await fs.write(fits, b"1")
         before = await own_items(config)
         for refused in (fs.write(long, b"1"), fs.stat(long), fs.makedirs(long)):
-            with pytest.raises(InvalidPathError, match="prefix"):
+            with pytest.raises(InvalidPathError, match=r"path is too long: .* prefix"):
                 await refused
         assert await own_items(config) == before

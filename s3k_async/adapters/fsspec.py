@@ -471,7 +471,7 @@ class S3kFileSystem(UpdatableFileSystem):
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()
         path = self._strip_protocol(path)
-        check_mode(mode, path)
+        check_mode(mode, path, update="open with r+b")
         changes = await self._changes()
         if mode == "ab":
             with suppress(UnsupportedError):

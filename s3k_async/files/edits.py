@@ -68,6 +68,7 @@ __all__ = [
     "concat",
     "need_extents",
     "need_range",
+    "need_size",
     "open_appender",
     "publish_range",
     "require_changeable",
@@ -226,7 +227,7 @@ async def publish_range(
 async def truncate(volume: Volume, path: str, size: int, *, expected: str = "") -> Entry:
     """Give a file a size: cut off what is beyond, or add a hole, which reads as zeros. `expected`:
     as for `write_ranges`."""
-    _need_size(size, path, "a size")
+    need_size(path, size)
 
     def edit(extents: tuple[Extent, ...]) -> Sequence[Run]:
         more = size - _length(extents)
@@ -270,7 +271,7 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
         done = ChangeResult(files=len(others), bytes=sum(each.size for each in others))
         if not others:
             return done
-        _need_size(entry.size + done.bytes, path, "a size")
+        need_size(path, entry.size + done.bytes)
         uploads = _Uploads(volume.storage.at(path))
         is_needed = False
 
@@ -398,7 +399,7 @@ async def _change(
             before = () if current is None else extents_of(current.content, current.id)
             is_done = current is not None and skips(current.content)
             runs = _apart(before) if is_done else edit(before)
-            _need_size(sum(map(_size, runs)), path, "a size")
+            need_size(path, sum(map(_size, runs)))
             try:
                 after = joined(await made.extents(_compacted(runs, path)))
             except (CorruptDataError, DataMissingError) as error:
@@ -672,11 +673,16 @@ def _rewrites(run: Run) -> int:
 
 def need_range(path: str, offset: int, length: int = 0) -> None:
     """Raise ArgumentTypeError or InvalidArgumentError unless a file can have bytes in the range."""
-    _need_size(offset, path, "an offset")
-    _need_size(offset + length, path, "a size")
+    _need_bytes(offset, path, "an offset")
+    need_size(path, offset + length)
 
 
-def _need_size(value: int, path: str, what: str) -> None:
+def need_size(path: str, size: int) -> None:
+    """Raise ArgumentTypeError or InvalidArgumentError unless a file can have the size."""
+    _need_bytes(size, path, "a size")
+
+
+def _need_bytes(value: int, path: str, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{what} is a number, not {type(value).__name__}", path=path)
     if not 0 <= value <= LARGEST_FILE:

@@ -156,9 +156,9 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
     await to_the_end(drop)
 
 
-def check_mode(mode: str, path: str) -> None:
+def check_mode(mode: str, path: str, *, update: str = "write_range") -> None:
     """Raise UnsupportedError unless the mode is `rb`, `wb`, `xb` or `ab`; InvalidArgumentError if
-    it is not a valid mode."""
+    it is not a valid mode. `update`: what changes a file in place, for the message."""
     if mode in ("rb", "wb", "xb", "ab"):
         return
     if not isinstance(mode, str):
@@ -173,7 +173,7 @@ def check_mode(mode: str, path: str) -> None:
         raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
     if "+" in mode:
         raise UnsupportedError(
-            f"mode {mode!r}: a file is opened to read or to write; write_range changes it in place",
+            f"mode {mode!r}: a file is opened to read or to write; {update} changes it in place",
             path=path,
         )
     raise UnsupportedError(

@@ -35,6 +35,8 @@ def bucket_path(bucket: str) -> str:
     _need_text(bucket, "the name of a bucket")
     if "/" in bucket:
         raise InvalidArgumentError(f"the name of a bucket has no `/`: {bucket!r:.80}")
+    if bucket in ("", ".", ".."):
+        raise InvalidArgumentError(f"expected the name of a bucket, not {bucket!r}")
     return _path(bucket, bucket, "the name of a bucket")
 
 
@@ -57,7 +59,11 @@ def object_path(layout: Layout, bucket: str, key: str) -> str:
     try:
         layout.check_path(path)
     except InvalidPathError as error:
-        raise NameTooLongError(f"the key is too long: {error.message}", path=path) from error
+        raise NameTooLongError(
+            "the key is too long: its directories have some 2,000 bytes of UTF-8 at most, with the "
+            "names of the volume and the bucket",
+            path=path,
+        ) from error
     return path
 
 

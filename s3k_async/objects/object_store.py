@@ -28,7 +28,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.files import multipart
-from s3k_async.files.edits import need_extents, need_range, write_range
+from s3k_async.files.edits import need_extents, need_range, need_size, write_range
 from s3k_async.files.file_ranges import read_spans
 from s3k_async.files.open_files import bytes_of
 from s3k_async.lifecycle_rules import LifecycleRule
@@ -342,7 +342,7 @@ class ObjectStore:
         """Create an object of a size that has no data, and reads as zeros. `mtime_ms`: its
         modification time; by default now. Raises PathExistsError."""
         path = await self._new(bucket, key)
-        need_range(path, size)
+        need_size(path, size)
         if mtime_ms is not None:
             need_time(mtime_ms, path)
         volume = self._volume()
@@ -367,7 +367,7 @@ class ObjectStore:
         """Create an object of a size that repeats a pattern of bytes, for measurements. Raises
         PathExistsError, InvalidArgumentError (an empty pattern)."""
         path = await self._new(bucket, key)
-        need_range(path, size)
+        need_size(path, size)
         parts = repeated(pattern, size, path)
         return object_info(
             await self._placed(
@@ -910,4 +910,4 @@ def _need_span(path: str, offset: int, size: int | None) -> None:
     """Raise ArgumentTypeError or InvalidArgumentError for a range that no object has."""
     need_range(path, offset)
     if size is not None:
-        need_range(path, size)
+        need_size(path, size)

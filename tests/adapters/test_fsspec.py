@@ -37,6 +37,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
+    UnsupportedError,
     VolumeMismatchError,
     WrongLoopError,
 )
@@ -378,6 +379,8 @@ def test_modes(fs: S3kFileSystem) -> None:
     for mode in ("w+b", "rwb", "z"):
         with pytest.raises(ValueError, match="mode"):
             fs.open("/a", mode)
+    with pytest.raises(UnsupportedError, match=r"open with r\+b changes it in place"):
+        fs.open("/a", "a+b")
     with pytest.raises(IsDirectoryError):
         fs.open("/", "rb")
 

@@ -29,13 +29,15 @@ def test_buckets(cli: Cli, volume: str) -> None:
     said = cli.ok("object", "info", "/b", "--json").json()
     assert (said["bucket"], said["uid"], said["objects"], said["bytes"]) == ("b", 7, 1, 4)
     assert "objects: 1" in cli.ok("object", "info", "/b").out
-    assert "force" in cli.fails(4, "object", "rb", "/b").errors
+    assert "which --force deletes, too: /b" in cli.fails(4, "object", "rb", "/b").errors
     cli.ok("object", "rb", "/c")
     cli.ok("object", "rb", "/b", "--force")
     assert cli.ok("object", "ls").out == ""
     cli.fails(3, "object", "rb", "/b")
     for wrong in ("/", "/b/k"):
         assert "a bucket" in cli.fails(2, "object", "mb", wrong).errors
+    assert "expected a bucket or an object: /" in cli.fails(2, "object", "info", "/").errors
+    assert "expected the name of a bucket" in cli.fails(2, "object", "rm", "-r", "/").errors
 
 
 def test_ls_lists_all_pages(cli: Cli, filled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +96,8 @@ def test_a_prefix_is_not_copied_below_itself(cli: Cli, filled: list[str], verb: 
     for source, target in (("/b", "/b/backup/"), ("/b/d", "/b/dd"), ("/b/d/", "/b/d/")):
         failed = cli.fails(2, "object", verb, "-r", source, target)
         assert "begins with the source prefix" in failed.errors
+        done = {"cp": "copied", "mv": "moved"}[verb]
+        assert f"the new objects would be {done} again and again" in failed.errors
     assert cli.ok("object", "ls", "/b").out.split() == filled
     cli.ok("object", verb, "-r", "/b/dx", "/b/d/x")
     assert "d/x" in cli.ok("object", "ls", "/b").out.split()

@@ -59,6 +59,10 @@ def test_a_run(ruled: Cli) -> None:
     assert (said["expired"], said["read_only"], said["failed"]) == (1, 0, 0)
     ruled.fails(3, "stat", "/top.txt")
     assert ruled.ok("rules", "run").out == "0 files expired, 0 files became read-only\n"
+    ruled.ok("put", "-", "/kept.txt", stdin=b"kept")
+    ruled.ok("touch", "/kept.txt")
+    ruled.ok("rules", "set", "/", "--expire-at", "1970-01-01T00:00:01Z")
+    assert ruled.ok("rules", "run").out == "1 file expired, 0 files became read-only\n"
 
 
 def test_refusals(ruled: Cli) -> None:

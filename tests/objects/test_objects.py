@@ -445,6 +445,15 @@ async def test_ranges_that_are_none(objects: ObjectStore, fs: S3kClient) -> None
         for each in calls:
             with pytest.raises(error):
                 await each
+    sizes: list[Awaitable[object]] = [
+        objects.read("b", "k", size=-1),
+        objects.create_copy("b", "k", "new", size=-1),
+        objects.create_pseudo("b", "new", -1),
+        objects.create_dummy("b", "new", b"x", -1),
+    ]
+    for each in sizes:
+        with pytest.raises(InvalidArgumentError, match=r"a size of a file is 0 to .*, not -1"):
+            await each
     for offset in (-1, 5 * 2**40 + 1):
         with pytest.raises(InvalidArgumentError):
             await objects.write("b", "k", b"x", offset=offset)

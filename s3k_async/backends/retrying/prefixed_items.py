@@ -71,8 +71,8 @@ def shared_key(prefix: str, key: Key) -> Key:
     partition = f"{prefix}/{key.partition}"
     if len(partition) * _EVERY_CHARACTER > _MOST and len(partition.encode()) > _MOST:
         raise InvalidPathError(
-            f"the partition key is longer than {_MOST} bytes of UTF-8 with the prefix "
-            f"{prefix!r}; use shorter names",
+            "the path is too long: its directories have some 2,000 bytes of UTF-8 at most, with "
+            f"the prefix {prefix!r} and the name of the volume; use shorter names",
             path=f"{key.partition}/{key.sort}",
         )
     return Key(partition, key.sort)

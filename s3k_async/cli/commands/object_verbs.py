@@ -17,6 +17,7 @@ from s3k_async.cli.transfers import SHOWN_TARGETS
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import (
     CrossVolumeError,
+    DirectoryNotEmptyError,
     InvalidArgumentError,
     PartialFailureError,
     RenameIntoSelfError,
@@ -36,6 +37,7 @@ PAGE: Final = 1000
 """Objects in a page of a listing."""
 AT_ONCE: Final = 16
 """Objects of one command that are changed at the same time."""
+_PAST: Final = {"copy": "copied", "move": "moved"}
 
 object = CommandGroup(  # noqa: A001 - the name of the command
     name="object",
@@ -175,7 +177,11 @@ def rb(invocation: Invocation, buckets: tuple[str, ...], force: bool) -> None:
 
     async def one(clients: Clients, text: str) -> None:
         place = _Place.of_bucket(text)
-        await (await place.store(clients)).delete_bucket(place.bucket, force=force)
+        try:
+            await (await place.store(clients)).delete_bucket(place.bucket, force=force)
+        except DirectoryNotEmptyError as error:
+            message = error.message.replace("`force`", "--force")
+            raise DirectoryNotEmptyError(message, path=error.path) from error
 
     invocation.run(lambda clients: for_each(buckets, lambda text: one(clients, text)))
 
@@ -229,6 +235,8 @@ def info(invocation: Invocation, places: tuple[str, ...]) -> None:
 
     async def one(clients: Clients, text: str) -> None:
         place = _Place.of(text)
+        if not place.bucket:
+            raise InvalidArgumentError("expected a bucket or an object", path=text)
         store = await place.store(clients)
         if place.key:
             fields = _object_fields(await store.info(place.bucket, place.key))
@@ -319,8 +327,8 @@ def _transfer(
         is_within = place.bucket == origin.bucket and place.key.startswith(origin.key)
         if recursive and is_within:
             raise RenameIntoSelfError(
-                "the target prefix begins with the source prefix, so that the new objects would be "
-                f"taken again to {verb}",
+                "the target prefix begins with the source prefix: the new objects would be "
+                f"{_PAST[verb]} again and again",
                 path=target,
             )
         change = store.copy if verb == "copy" else store.move
@@ -353,8 +361,7 @@ def _transfer(
         return 1
 
     done = invocation.run(work)
-    past = {"copy": "copied", "move": "moved"}[verb]
-    invocation.say(f"{past} {plural(done, 'object')} to {target}", objects=done)
+    invocation.say(f"{_PAST[verb]} {plural(done, 'object')} to {target}", objects=done)
 
 
 @object.command(cls=VolumeCommand)

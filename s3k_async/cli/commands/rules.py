@@ -16,7 +16,7 @@ from s3k_async.cli.command import (
 )
 from s3k_async.cli.durations import duration_option, duration_text, time_of
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import time_text
+from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import (
     Address,
@@ -160,7 +160,8 @@ async def _run(invocation: Invocation, client: S3kClient, rate: float | None) ->
     with invocation.meter("rules") as meter:
         result = await client.run_rules(rate=rate, progress=meter.part())
     invocation.say(
-        f"{result.expired:,} files expired, {result.read_only:,} files became read-only",
+        f"{plural(result.expired, 'file')} expired, {plural(result.read_only, 'file')} became "
+        "read-only",
         expired=result.expired,
         read_only=result.read_only,
         stale=result.stale,
