@@ -9,9 +9,30 @@ from pathlib import Path
 from s3k_async import errors
 from s3k_async.cli.exit_codes import exit_code
 from s3k_async.errors import S3kError
+from s3k_async.objects import ObjectStore
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "errors.md"
 ROW = re.compile(r"\| `(\w+)` \| ((?:`[\w.]+` ?)+) \| `(\w+)` \| (\d+) \| (.+) \|")
+
+
+NOT_OF_OBJECTS = {
+    "S3kError",
+    # Between the stores and the rest of the package.
+    "BlobChangedError",
+    "BlobExistsError",
+    "BlobNotFoundError",
+    "ConditionFailedError",
+    "ResponseLostError",
+    "TransactionConflictError",
+    # Of verbs, modes and files that the object API does not have.
+    "CrossVolumeError",
+    "MetadataExistsError",
+    "OverlapError",
+    "RenameIntoSelfError",
+    "StreamClosedError",
+    "VolumeExistsError",
+}
 
 
 def builtins_of(error: type[S3kError]) -> list[str]:
@@ -65,6 +86,18 @@ def test_the_page_says_what_the_classes_are() -> None:
         if not meaning.strip():
             wrong.append(f"{name} has no meaning on the page")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_of_the_object_api_has_a_status_for_every_error_of_it() -> None:
+    page = (DOCS / "objects.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Errors\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(\w+Error)`", table)) == set(errors.__all__) - NOT_OF_OBJECTS
+    documented = {
+        name
+        for verb in vars(ObjectStore).values()
+        for name in re.findall(r"\w+Error\b", getattr(verb, "__doc__", None) or "")
+    }
+    assert not documented & NOT_OF_OBJECTS
 
 
 def test_codes_are_distinct() -> None:
