@@ -246,7 +246,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
 
     def open_append_stream(self, path: str, _metadata: object) -> pa.NativeFile:
         """A stream that adds bytes at the end of a file, or makes one. They become visible together
-        when it is closed; several streams can append at the same time.
+        when it is closed; several streams can append at the same time. `tell` counts the added
+        bytes only: Arrow counts what is written to a Python file from 0, and does not ask it.
 
         An adopted file, and a file of a volume without extents, is read and written again; then
         closing raises ConflictError if the file was changed meanwhile.
