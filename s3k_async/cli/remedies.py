@@ -33,6 +33,14 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("undelete", PathExistsError): "--to brings it back at another path",
     ("touch", IsDirectoryError): "touch is for files",
 }
+_BY_MESSAGE: Final[Mapping[tuple[str | None, str], str]] = {
+    ("cp", "a directory is at the path"): "",  # the target, where no object can be copied to
+    ("mv", "a directory is at the path"): "",
+    ("mv", "no such parent directory"): "s3k mkdir -p creates it",
+    ("sync", "a directory is at the path"): "--delete removes it",
+    ("sync", "a file is at the path"): "--delete removes it",
+}
+"""Before `_BY_COMMAND`."""
 _EXPANDING: Final = frozenset(
     ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "presign", "rm", "stat", "tail")
 )
@@ -44,7 +52,6 @@ _NO_VOLUME: Final = (
     "there is no such table",
 )
 """How the errors begin that s3k init helps against: others are about a part of a volume."""
-_IN_THE_WAY: Final = frozenset(("a directory is at the path", "a file is at the path"))
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
 
 
@@ -52,34 +59,30 @@ def remedy_for(error: BaseException, command: str | None) -> str:
     """The remedy for an error of a command; empty without one."""
     if isinstance(error, VolumeNotFoundError):
         return _for_volume(error)
-    if isinstance(error, PathNotFoundError) and error.path is not None:
-        name = error.path.rpartition("/")[2]
-        if _PATTERN.search(name) and error.message.startswith("no such local"):
-            return "the shell expands patterns of local files, unless they are quoted"
-        if _PATTERN.search(name):
-            reason = (
-                "nothing matches the pattern"
-                if command in _EXPANDING
-                else "patterns are not expanded"
-            )
-            return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
-        if error.message == "no such directory in the trash":
-            return "s3k trash ls lists the directories in it"
-        if command == "mv" and error.message == "no such parent directory":
-            return "s3k mkdir -p creates it"
-        return ""
-    if command == "sync" and isinstance(error, S3kError) and error.message in _IN_THE_WAY:
-        return "--delete removes it"
-    if isinstance(error, IsDirectoryError) and error.message == "a directory is at the path":
-        if command in ("cp", "mv"):  # the target, which takes no copy of an object
-            return ""
-    elif isinstance(error, InvalidArgumentError) and error.message == "expected BUCKET/KEY":
+    if isinstance(error, PathNotFoundError) and (remedy := _for_pattern(error, command)):
+        return remedy
+    if isinstance(error, S3kError) and (command, error.message) in _BY_MESSAGE:
+        return _BY_MESSAGE[command, error.message]
+    if isinstance(error, PathNotFoundError) and error.message == "no such directory in the trash":
+        return "s3k trash ls lists the directories in it"
+    if isinstance(error, InvalidArgumentError) and error.message == "expected BUCKET/KEY":
         is_local = not (error.path or "/").startswith("/") and ":" not in (error.path or "")
         return "s3k put and s3k get copy local files" if is_local else ""
     for (name, kind), remedy in _BY_COMMAND.items():
         if name == command and isinstance(error, kind):
             return remedy
     return ""
+
+
+def _for_pattern(error: PathNotFoundError, command: str | None) -> str:
+    """The remedy for a path that looks like a pattern; empty for others."""
+    name = (error.path or "").rpartition("/")[2]
+    if not _PATTERN.search(name):
+        return ""
+    if error.message.startswith("no such local"):
+        return "the shell expands patterns of local files, unless they are quoted"
+    reason = "nothing matches the pattern" if command in _EXPANDING else "patterns are not expanded"
+    return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
 
 
 def _for_volume(error: VolumeNotFoundError) -> str:
