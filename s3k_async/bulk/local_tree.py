@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -53,8 +52,6 @@ T = TypeVar("T")
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """Error codes of file systems without hard links."""
-_PART = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.part")
-"""Names of temporary files of `appearing`, as `_part_name` makes them."""
 
 
 @contextmanager
@@ -117,9 +114,8 @@ class LocalEntry:
 def in_order(root: str, failures: list[tuple[str, Exception]]) -> Iterator[LocalEntry]:
     """Everything below a local directory, by name, each directory followed by its content. Links
     to files count as files; links to directories are not followed. Entries that are neither, and
-    those that cannot be read, are appended to `failures`. Temporary files of `appearing`, which a
-    killed process leaves behind, are left out. The names in the directories above the current one
-    are in memory."""
+    those that cannot be read, are appended to `failures`. The names in the directories above the
+    current one are in memory."""
     levels = [_scanned(root, failures)]
     while levels:
         found = next(levels[-1], None)
@@ -155,20 +151,10 @@ def _not_a_file(entry: os.DirEntry[str]) -> str:
 def _scanned(directory: str, failures: list[tuple[str, Exception]]) -> Iterator[os.DirEntry[str]]:
     try:
         with local_errors(directory), os.scandir(directory) as found:
-            names = [entry for entry in found if not _is_part(entry)]
-            return iter(sorted(names, key=lambda entry: entry.name))
+            return iter(sorted(found, key=lambda entry: entry.name))
     except S3kError as error:
         failures.append((directory, error))
         return iter(())
-
-
-def _part_name() -> str:
-    """The name of a new temporary file: short, since the file's own may have the maximum length."""
-    return f".{SYSTEM.uuid()}.part"
-
-
-def _is_part(entry: os.DirEntry[str]) -> bool:
-    return _PART.fullmatch(entry.name) is not None and entry.is_file(follow_symlinks=False)
 
 
 def open_regular(path: str) -> tuple[int, int]:
@@ -248,7 +234,8 @@ async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> Asy
     PathExistsError (not `overwrite`, and a file is there by the end).
     """
     place = await in_thread(partial(replaceable, path, hint=hint))
-    part = os.path.join(os.path.dirname(place), _part_name())
+    # With a short name, since the file's own may have the maximum length.
+    part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
     try:
         async with _open(partial(_create, part, path), int) as descriptor:
             yield descriptor

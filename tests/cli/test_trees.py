@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from s3k_async.backends.s3.s3_blobs import S3Blobs
-from s3k_async.bulk import local_tree
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import S3Bucket
 from s3k_async.trees import open_bucket
@@ -176,38 +175,6 @@ def test_sync_deletes_only_what_it_should(cli: Cli, volume: str, local: Path) ->
     assert cli.ok("ls", "/in").lines == ["a", "keep.log", "none/", "sub/"]
     cli.ok("sync", "--delete", "--force", "empty", ":/in")
     assert cli.ok("ls", "-R").lines == ["/beside", "/in/"]
-
-
-def test_temporary_files_of_a_killed_process_are_left_out(
-    cli: Cli, volume: str, local: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under the names that `get` and `sync` give them; a directory is none."""
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    cli.ok("sync", "src", ":/in")
-    cli.ok("sync", ":/in", "out")
-    with monkeypatch.context() as patched:
-        patched.setattr(local_tree, "_replace", killed)
-        patched.setattr(local_tree, "_remove", lambda _: None)
-        cli("get", ":/in/a", "out/sub/new")
-    (part,) = Path("out/sub").glob(".*")
-    assert part.read_bytes() == b"alpha"
-    cli.ok("diff", ":/in", "out")
-    assert "deleted" not in cli.ok("sync", "--delete", ":/in", "out").out
-    assert part.exists()
-    cli.ok("put", "-r", "out", ":/put")
-    cli.ok("sync", "out", ":/synced")
-    cli.ok("import", "out", ":/imported")
-    for place in (":/put", ":/synced", ":/imported"):
-        cli.ok("diff", "--checksum", place, ":/in")
-    Path("out/sub/.note.part").touch()
-    Path("out", part.name).mkdir()
-    assert [line.split("\t")[-1] for line in cli("diff", "out", ":/in").lines[:-1]] == [
-        f"{part.name}/",
-        "sub/.note.part",
-    ]
 
 
 def test_failures_of_sync(cli: Cli, volume: str, local: Path) -> None:
