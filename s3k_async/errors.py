@@ -127,10 +127,7 @@ class S3kError(Exception):
 
 
 def mentions(message: str, path: str) -> bool:
-    """Whether a message contains a path: not as a part of a word; and one that could be a word, in
-    quotation marks or at the end."""
-    if path.isalpha():
-        return f"'{path}'" in message or message.endswith(f": {path}")
+    """Whether a message contains a path, not only as a part of a word."""
     before = r"(?<!\w)" if path[:1].isalnum() else ""
     after = r"(?!\w)" if path[-1:].isalnum() else ""
     return re.search(f"{before}{re.escape(path)}{after}", message) is not None

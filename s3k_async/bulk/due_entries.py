@@ -84,7 +84,8 @@ class FoundEntry:
 
 async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
     """What a run would do now, in pages; nothing is written. A file that several items of the index
-    are about is in them once."""
+    are about is in them once, but for one below a directory that was moved and is still to be
+    scanned for a rule: its former path may be listed, too."""
     index, runtime = rule_index(volume, ROOT), volume.store.runtime
     volume.store.access.require_superuser("look at what is due", ROOT)
     requests = [RequestedScan.from_item(item) for item in await index.requested_scans()]
@@ -107,6 +108,7 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
         # The version in an item cannot tell which one is valid: a change that leaves the time as it
         # is adds none. All items of an entry are in partitions of one number.
         listed: set[str] = set()
+        lost: dict[str, DueAction] = {}
         for hour in hours:
             async with aclosing(index.due_pages(due_partition(hour, number))) as found:
                 async for items in found:
@@ -116,11 +118,17 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
                         # Those below a directory that was listed above are known.
                         if not each.is_lost and is_below(each.item.path, scanned):
                             continue
-                        action = each.action(rules, runtime.now_ms())
-                        if action is not None and each.item.entry_key not in listed:
-                            listed.add(each.item.entry_key)
+                        key, action = each.item.entry_key, each.action(rules, runtime.now_ms())
+                        if action is None or key in listed:
+                            continue
+                        if each.is_lost:
+                            lost.setdefault(key, action)
+                        else:
+                            listed.add(key)
                             actions.append(action)
                     yield actions
+        # An entry's former path is shown only if no item has its present one.
+        yield [action for key, action in lost.items() if key not in listed]
 
 
 def hours_to_read(volume: Volume, first: int | None, now_ms: int) -> range:

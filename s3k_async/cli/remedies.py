@@ -50,6 +50,9 @@ _NO_VOLUME: Final = (
     "the table has no volume",
     "the table is empty",
     "there is no such table",
+    "no such table",
+    "the table does not exist",
+    "another client removed the volume",
 )
 """How the errors begin that s3k init helps against: others are about a part of a volume."""
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")

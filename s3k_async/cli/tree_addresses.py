@@ -63,9 +63,9 @@ def parse_tree_address(text: str) -> TreeAddress:
         return TreeAddress("listing", text)
     if ":/" in text:
         return TreeAddress("volume", text, parse_address(text))
-    for divide in re.finditer(":", text):
+    for divide in re.finditer(":", text if not os.path.lexists(text) else ""):
         volume, path = text[: divide.start()], text[divide.end() :]
-        if is_volume(os.path.expanduser(volume)):
+        if volume and is_volume(os.path.expanduser(volume)):
             raise InvalidArgumentError(
                 f"for a path in the volume {volume}, write {volume}:/{path}", path=text
             )
@@ -85,7 +85,10 @@ def parse_tree_address(text: str) -> TreeAddress:
 def need_listing(address: TreeAddress) -> None:
     """Raise PathNotFoundError for an address that names a listing file which does not exist."""
     found = _LISTING.fullmatch(address.text)
-    if found and address.kind in ("directory", "volume") and not os.path.lexists(found[1]):
+    if found is None or os.path.lexists(found[1]):
+        return
+    is_volume_path = address.kind == "volume" and not found[2]  # a path that ends like a listing
+    if address.kind in ("directory", "volume") and not is_volume_path:
         raise PathNotFoundError(
             "the listing file does not exist; s3k ls -R -o writes one", path=found[1]
         )

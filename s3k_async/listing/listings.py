@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from s3k_async._core.concurrency import merge
@@ -101,11 +102,13 @@ def milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None
     """A time in epoch milliseconds, rounded down or up. Raises ArgumentTypeError,
     InvalidArgumentError (without a time zone)."""
     if not isinstance(time, datetime):
-        if isinstance(time, bool) or not (time is None or isinstance(time, int)):
+        if time is None:
+            return None
+        if isinstance(time, bool) or not isinstance(time, Real):
             raise ArgumentTypeError(
                 f"a time is epoch milliseconds or a datetime, not {type(time).__name__}"
             )
-        return time
+        return int(time)
     if time.tzinfo is None:
         raise InvalidArgumentError(f"{time!r} has no time zone")
     return (time - EPOCH + timedelta(microseconds=999 if up else 0)) // MILLISECOND

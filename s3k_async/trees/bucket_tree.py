@@ -126,9 +126,12 @@ class BucketTree:
         key = self.prefix.removesuffix("/")
         if not key or belongs_to_a_volume(key):
             return None
+        # First below the prefix, outside of which credentials may not list.
+        if await self._first(self.prefix) is not None:
+            return None
         # Keys ascend: the object itself precedes all others that begin with its key.
         found = await self._first(key)
-        if found is None or found.key != key or await self._first(self.prefix) is not None:
+        if found is None or found.key != key:
             return None
         above, _, name = key.rpartition("/")
         entry = TreeEntry(name, False, found.size, found.mtime_ms or None, found.etag)

@@ -76,7 +76,8 @@ class ListingTree:
         a file)."""
         with PathSort() as sorter:
             rows = self._rows()
-            is_present = self.root == ROOT
+            # A listing of a directory has no row for the directory itself.
+            is_present = self.root == ROOT or not await in_thread(self._has_rows)
             while batch := await in_thread(lambda: list(islice(rows, READ))):
                 is_present = True
                 if any(not entry.path and not entry.is_dir for entry in batch):
@@ -114,9 +115,14 @@ class ListingTree:
             path=self.full_name(entry.path),
         )
 
+    def _has_rows(self) -> bool:
+        return next(self._read(), None) is not None
+
+    def _read(self) -> Iterator[_Row]:
+        return self._parquet() if self.file.endswith(".parquet") else self._lines()
+
     def _rows(self) -> Iterator[TreeEntry]:
-        read = self._parquet if self.file.endswith(".parquet") else self._lines
-        for number, row in enumerate(read(), start=1):
+        for number, row in enumerate(self._read(), start=1):
             entry = self._entry(row, number)
             if entry is not None:
                 yield entry

@@ -153,7 +153,7 @@ async def _require_unprotected(connections: VolumeConnections, where: str) -> No
         description = await connections.retry_read(inspection.description)
         if description.is_protected:
             raise PermissionDeniedError(
-                "the table is protected from deletion, and nothing was deleted; disable the "
+                "the table is protected from deletion, so this call deleted nothing; disable the "
                 "protection in DynamoDB first",
                 path=where,
             )

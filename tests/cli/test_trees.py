@@ -94,6 +94,10 @@ def test_diff_of_listings(cli: Cli, small_tree: dict[str, bytes]) -> None:
             assert f"no such directory in the listing: {listing}:/nope" in done.errors
         done = cli.fails(2, "diff", f"{listing}:/a/b/two.csv", ":/empty")
         assert "a file in the listing" in done.errors
+    cli.ok("ls", "-R", "-o", "empty.jsonl", "/empty")
+    cli.ok("diff", "empty.jsonl:/empty", ":/empty")
+    cli.ok("mkdir", "/days.parquet")
+    cli.ok("diff", ":/days.parquet", ":/empty")
     for gone in ("gone.jsonl", "gone.parquet", "gone.jsonl:/a"):
         for pair in ((gone, ":/"), (":/", gone)):
             assert "the listing file does not exist" in cli.fails(2, "diff", *pair).errors
@@ -246,6 +250,9 @@ def test_an_address_without_its_slash_is_refused(
     Path("with:colon").mkdir()
     cli.ok("sync", "src", "with:colon")
     assert Path("with:colon/a").exists()
+    Path("vol:there").mkdir()
+    cli.ok("sync", "src", "vol:there")
+    assert Path("vol:there/a").exists()
 
 
 def test_a_directory_in_the_way_names_the_option(cli: Cli, volume: str, local: Path) -> None:

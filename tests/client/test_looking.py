@@ -240,6 +240,7 @@ async def test_finding_by_what_is_known(fs: S3kClient) -> None:
     everything = set(TREE) | DIRECTORIES
     assert "/z/five" not in await found(newer_than=mtime)
     assert "/z/five" in await found(newer_than=mtime - 1)
+    assert "/z/five" in await found(newer_than=mtime - 0.5)
     assert await found(newer_than=0) == everything
     assert await found(older_than=mtime + 3_600_000) == everything
     assert await found(older_than=1) == set()

@@ -328,6 +328,20 @@ async def test_a_dry_run_lists_a_file_once(place: Ruled, fs: S3kClient) -> None:
     assert (await fs.run_rules()).expired == len(names)
 
 
+async def test_a_dry_run_lists_the_present_path(place: Ruled, fs: S3kClient) -> None:
+    """An older item of the file has its former path."""
+    await fs.run_rules()
+    place.clock.advance(2 * HOUR)
+    await fs.run_rules()
+    await fs.write("/old/f", b"1", attributes=metadata(ExpiresAfter=60))
+    await fs.rename("/old", "/new")
+    place.clock.advance(30)
+    await fs.write("/new/f", b"2", attributes=metadata(ExpiresAfter=60))
+    place.clock.advance(5 * HOUR)
+    assert [each.path async for each in fs.due_actions()] == ["/new/f"]
+    assert (await fs.run_rules()).expired == 1
+
+
 async def test_a_rule_of_a_file_is_refused(place: Ruled, fs: S3kClient) -> None:
     await fs.write("/d/f", b"1")
     with pytest.raises(NotDirectoryError, match="ExpiresAfter="):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import BlobPage
 from s3k_async.client import volume_of
 from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
+    PermissionDeniedError,
     UnsupportedError,
 )
 from s3k_async.trees import (
@@ -34,6 +39,23 @@ async def given(grove: Grove) -> tuple[BucketTree, VolumeTree]:
     for path, data in FILES.items():
         await blobs.put(f"given/{path}", data)
     return BucketTree(blobs, "given"), VolumeTree(client, "/in")
+
+
+async def test_nothing_but_the_prefix_is_listed() -> None:
+    """Credentials may be allowed no more."""
+
+    class Limited(MemoryBlobs):
+        async def list(self, prefix: str = "", **options: Any) -> BlobPage:
+            if not prefix.startswith("home/ann/"):
+                raise PermissionDeniedError("not allowed", path=prefix)
+            return await super().list(prefix, **options)
+
+    blobs = Limited("limited-to-a-prefix")
+    await blobs.create()
+    await blobs.put("home/ann/a", b"1")
+    tree = BucketTree(blobs, "home/ann")
+    assert await tree.single_object() is None
+    assert await tree.exists()
 
 
 async def test_objects_become_files(grove: Grove) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 from s3k_async._core.concurrency import run_all
-from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.event_loop import run_loop
@@ -29,7 +28,9 @@ ABORTED: Final = 16
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
 @duration_option(
-    "--older-than", help="Only uploads whose last part is older than this, such as 2h or 7d."
+    "--older-than",
+    help="Only uploads that began, in a directory were last written to, longer ago, such as 2h or "
+    "7d.",
 )
 @click.option("--abort", is_flag=True, help="Abort them. Needs --older-than.")
 @click.pass_obj
@@ -38,8 +39,9 @@ def uploads(
 ) -> None:
     """List the unfinished uploads of data and log: of running writers, and of crashed ones.
 
-    Each line: the time of the last part, location, key and id. s3k gc aborts those that no writer
-    can finish any more. For uploads of objects that several clients share, see s3k object upload.
+    Each line: the time of the start (in a directory: of the last write), location, key and id. s3k
+    gc aborts those that no writer can finish any more. For uploads of objects that several clients
+    share, see s3k object upload.
 
     A writer whose upload is aborted fails, and publishes nothing.
     """
@@ -52,31 +54,29 @@ def uploads(
         raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     config = invocation.resolve(address.volume if address else None)
 
-    async def work() -> list[UnfinishedUpload]:
+    async def work() -> int:
         opened = await open_volume(config)
         try:
-            before_ms = SYSTEM.now_ms() - 1000 * (older_than or 0)
-            found = [
-                each
-                async for each in CollectedData.of(opened).uploads()
-                if older_than is None or 0 < each.upload.started_ms <= before_ms
-            ]
+            found = [each async for each in CollectedData.of(opened).uploads()]
+            if older_than is not None:
+                # By the clock that tells when uploads began.
+                before_ms = await opened.blobs.now_ms() - 1000 * older_than
+                found = [each for each in found if 0 < each.upload.started_ms <= before_ms]
+            for each in sorted(found, key=lambda each: each.upload.started_ms):
+                _print(invocation, each)
             if abort:
                 opened.store.require_writable(ROOT)
                 audit = AuditTrail(opened.log_blobs, opened.store.runtime.uuid())
                 await audit.write([each.audit_record for each in found])
                 await run_all(lambda each: each.abort(), found, limit=ABORTED)
-            return found
+            return len(found)
         finally:
             await opened.close()
 
     found = run_loop(work)
-    found.sort(key=lambda each: (each.upload.started_ms, each.location, each.upload.key))
-    for each in found:
-        _print(invocation, each)
     if not invocation.json and not invocation.quiet:
         done = "aborted " if abort else ""
-        invocation.output.line(done + plural(len(found), "unfinished upload"))
+        invocation.output.line(done + plural(found, "unfinished upload"))
 
 
 def _print(invocation: Invocation, found: UnfinishedUpload) -> None:
