@@ -4299,8 +4299,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "verify: a volume that does not answer ends the check",
         "cli/commands/listed_paths.py",
-        "            check.error = error\n",
-        "            check.error = error\n            raise\n",
+        "            check.error = error\n\n    def",
+        "            check.error = error\n            raise\n\n    def",
         f"{LISTED_PATHS}::test_a_volume_that_does_not_answer_does_not_end_the_check_of_another",
     ),
     Defect(
