@@ -108,7 +108,7 @@ def milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None
             raise ArgumentTypeError(
                 f"a time is epoch milliseconds or a datetime, not {type(time).__name__}"
             )
-        return int(time)
+        return time
     if time.tzinfo is None:
         raise InvalidArgumentError(f"{time!r} has no time zone")
     return (time - EPOCH + timedelta(microseconds=999 if up else 0)) // MILLISECOND

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -310,6 +311,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.engines = engines
         self.gate = Gate(f"http://127.0.0.1:{self.server_address[1]}")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error, unless a client has reset its connection, as one does that is closed
+        during a request."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
