@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["bucket_address", "list_bucket", "list_bucket_to_file", "show_totals"]
 
 _COLUMNS: Final = (
-    *("path", "is_dir", "size", "id", "version", "committed", "etag", "checksum", "physical"),
+    "path",
+    "is_dir",
+    "size",
+    "id",
+    "version",
+    "committed",
+    "etag",
+    "checksum",
+    "physical",
 )
 """Columns of a listing that a FileStatus has under the same name."""
 

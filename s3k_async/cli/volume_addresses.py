@@ -31,6 +31,7 @@ __all__ = [
     "parse_volume_address",
     "shown",
     "volume_directory",
+    "whole_volume",
 ]
 
 _OBJECT_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
@@ -87,6 +88,15 @@ def parse_volume_address(text: str) -> Address:
     if text.startswith("/") and ":/" not in text:
         return Address(text, "/", text)
     return parse_address(text)
+
+
+def whole_volume(text: str | None, hint: str = "") -> Address:
+    """The address in a VOLUME argument without a path, by default of the default volume. `hint`:
+    how to name a path instead, for the error. Raises InvalidArgumentError."""
+    address = Address(None, "/", "") if text is None else parse_volume_address(text)
+    if address.path != "/":
+        raise InvalidArgumentError(f"expected a volume, not a path in a volume{hint}", path=text)
+    return address
 
 
 def object_id_of(text: str) -> str:

@@ -10,9 +10,7 @@ import click
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size
-from s3k_async.cli.volume_addresses import Address, parse_volume_address
-from s3k_async.errors import InvalidArgumentError
-from s3k_async.model import ROOT
+from s3k_async.cli.volume_addresses import whole_volume
 
 if TYPE_CHECKING:
     from s3k_async.storage_space import StorageInfo
@@ -30,9 +28,7 @@ def df(invocation: Invocation, volume: str | None, human: bool) -> None:
     These are the figures of the disks or servers, which other programs may share. What a service
     does not report is unknown. For the content of the volume, see s3k count and s3k tier status.
     """
-    address = Address(None, ROOT, ROOT) if volume is None else parse_volume_address(volume)
-    if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    address = whole_volume(volume)
 
     async def work(clients: Clients) -> StorageInfo:
         return await (await clients.of(address)).storage_info()

@@ -10,10 +10,10 @@ from s3k_async.cli.command import Amount, VolumeCommand
 from s3k_async.cli.exit_codes import ExitCode, exit_code
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
-from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, run_checks
 from s3k_async.diagnosis.volume_diagnosis import TIMEOUT, Diagnosis, diagnose, versions_check
-from s3k_async.errors import ConfigError, InvalidArgumentError, UnsupportedError
+from s3k_async.errors import ConfigError, UnsupportedError
 from s3k_async.volumes.iam_policies import ROLES, Role
 
 __all__ = ["doctor"]
@@ -48,13 +48,11 @@ def doctor(
     location, which is removed afterwards. Exits with the code of the first failure; warnings do
     not count.
     """
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != "/":
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    address = whole_volume(volume)
 
     async def work(_: Clients) -> Diagnosis:
         try:
-            config = invocation.resolve(address.volume if address else None)
+            config = invocation.resolve(address.volume)
             return await diagnose(
                 config, role=cast("Role | None", role), read_only=read_only, seconds=timeout
             )

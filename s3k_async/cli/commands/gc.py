@@ -20,14 +20,14 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.errors import BusyError, InvalidArgumentError
+from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.errors import BusyError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
 from s3k_async.integrity.last_runs import last_collection, record_run
-from s3k_async.model import ROOT, ChangeResult
+from s3k_async.model import ChangeResult
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.table_capacity import limited_capacity
 
@@ -122,10 +122,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
     if asked.trash_retention is not None and (asked.no_trash or asked.sweep_from is not None):
         option = "--no-trash" if asked.no_trash else "--sweep"
         raise click.UsageError(f"--trash-retention cannot be combined with {option}")
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> tuple[Marked | None, Swept | None, ChangeResult | None]:
         opened = await open_volume(config)

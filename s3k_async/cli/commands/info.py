@@ -11,9 +11,8 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural, time_text
-from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.diagnosis.volume_summary import BlobSummary, VolumeSummary, summarize
-from s3k_async.errors import InvalidArgumentError
 from s3k_async.volumes import open_volume
 
 __all__ = ["info"]
@@ -33,10 +32,7 @@ def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
     What the service does not report, or the credentials may not read, is left out. The service
     updates the items and size of a table every few hours.
     """
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != "/":
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> VolumeSummary:
         opened = await open_volume(config)

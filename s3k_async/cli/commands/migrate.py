@@ -13,9 +13,8 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.cli.volume_addresses import Address, parse_volume_address
+from s3k_async.cli.volume_addresses import Address, parse_volume_address, whole_volume
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError
 from s3k_async.migrate import (
     DumpResult,
     LayoutResult,
@@ -42,13 +41,6 @@ __all__ = [
     "reshard",
     "resharding",
 ]
-
-
-def _volume(text: str) -> Address:
-    address = parse_volume_address(text)
-    if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
-    return address
 
 
 @click.command(cls=VolumeCommand)
@@ -151,7 +143,7 @@ def load(
         raise click.UsageError("--check and --copy-bytes-from cannot be combined")
     if adopt and origin is not None:
         raise click.UsageError("--adopt and --copy-bytes-from cannot be combined")
-    config = invocation.resolve(_volume(volume).volume)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> LoadResult:
         async with AsyncExitStack() as stack:
@@ -161,7 +153,7 @@ def load(
                 plain = Invocation(
                     config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
                 )
-                bytes_from = await open_volume(plain.resolve(_volume(origin).volume))
+                bytes_from = await open_volume(plain.resolve(whole_volume(origin).volume))
                 stack.push_async_callback(bytes_from.close)
             meter = stack.enter_context(invocation.meter("load"))
             return await load_volume(
@@ -236,7 +228,7 @@ def reshard(
     command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
     interrupted run.
     """
-    config = invocation.resolve(_volume(volume).volume)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> ReshardResult:
         with invocation.meter("reshard") as meter:
@@ -320,7 +312,7 @@ def migrate(
     locked: other clients cannot use it, and must open it again afterwards. The command first waits
     40 seconds, until open clients have stopped. Repeat it to finish an interrupted run.
     """
-    config = invocation.resolve(_volume(volume).volume)
+    config = invocation.resolve(whole_volume(volume).volume)
     if sum(map(bool, (enable, layout, hot))) != 1:
         raise click.UsageError("expected --layout, or --enable, or --hot")
     if layout is None and no_check:

@@ -24,7 +24,7 @@ from s3k_async.cli.volume_addresses import (
     Address,
     object_id_of,
     parse_address,
-    parse_volume_address,
+    whole_volume,
 )
 from s3k_async.errors import (
     InvalidArgumentError,
@@ -130,7 +130,7 @@ def tail(
 ) -> None:
     """Show the most recent operations of the log, newest last. Lists the log and reads its newest
     objects."""
-    config = invocation.resolve(_volume(volume))
+    config = invocation.resolve(whole_volume(volume).volume)
     since_ms = time_or_age(since, "--since") or 0
     top = None if path is None else normalize(path)
 
@@ -162,7 +162,7 @@ def size(invocation: Invocation, volume: str | None) -> None:
 
     Lists the log, and reads none of it.
     """
-    config = invocation.resolve(_volume(volume))
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> LogSize:
         opened = await open_volume(config)
@@ -205,7 +205,7 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
     Safe beside readers, writers and other runs. The last state of every object and all pending
     operations are kept; the history before the checkpoint is removed.
     """
-    config = invocation.resolve(_volume(volume))
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> Compaction:
         opened = await open_volume(config)
@@ -269,11 +269,11 @@ def retire(
     deleted. Repeat the command to finish an interrupted run. Settings given as flags are those of
     VOLUME.
     """
-    config = invocation.resolve(_volume(volume))
+    config = invocation.resolve(whole_volume(volume).volume)
     plain = Invocation(
         config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
     )
-    successor_config = plain.resolve(_volume(successor))
+    successor_config = plain.resolve(whole_volume(successor).volume)
 
     async def work() -> Retirement:
         async with AsyncExitStack() as stack:
@@ -393,15 +393,6 @@ def _concerns(operation: Operation, path: str) -> bool:
     """Whether an operation was on an entry at or below a path."""
     sides = (operation.before, operation.after)
     return any(side is not None and is_below(side.path, path) for side in sides)
-
-
-def _volume(text: str | None) -> str | None:
-    if text is None:
-        return None
-    address = parse_volume_address(text)
-    if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
-    return address.volume
 
 
 def _reader(volume: Volume) -> LogReader | JavaLogReader:

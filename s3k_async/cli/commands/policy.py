@@ -9,7 +9,7 @@ import click
 
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
-from s3k_async.cli.volume_addresses import parse_volume_address
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 
@@ -47,11 +47,9 @@ def policy(
 
     No service is contacted, and the volume need not exist.
     """
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != "/":
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    address = whole_volume(volume)
     if account != "*" and not (account.isascii() and account.isdigit() and len(account) == 12):
         raise InvalidArgumentError("an account id has twelve digits", path=account)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(address.volume)
     document = iam_policy(config, cast("Role", role), hot=hot, account=account, partition=partition)
     click.echo(json.dumps(document, indent=2))

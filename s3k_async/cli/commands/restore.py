@@ -14,10 +14,8 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.integrity.restore_report import RestoreReport
-from s3k_async.model import ROOT
 from s3k_async.volumes.restoration import restore_volume
 
 __all__ = ["print_restore", "restore"]
@@ -52,12 +50,7 @@ def restore(
     with 9 if anything could not be decided or restored. Run fsck repair afterwards to resolve
     pending operations of the log.
     """
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != ROOT:
-        raise InvalidArgumentError(
-            "expected a volume, not a path in a volume (--subtree)", path=volume
-        )
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume, " (--subtree)").volume)
     top = None if subtree is None else normalize(subtree)
 
     async def work() -> RestoreReport:

@@ -19,13 +19,10 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import (
-    Address,
     parse_address,
-    parse_volume_address,
     shown,
+    whole_volume,
 )
-from s3k_async.errors import InvalidArgumentError
-from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -87,7 +84,7 @@ def list_rules(invocation: Invocation, volume: str | None) -> None:
     """List the rules of a volume. With --json, one JSON object per line."""
 
     async def work(clients: Clients) -> None:
-        client = await clients.of(_volume(volume))
+        client = await clients.of(whole_volume(volume))
         for rule in await client.rules():
             if invocation.json:
                 invocation.output.json(_fields(rule))
@@ -134,7 +131,7 @@ def run_rules(
     from s3k_async.volumes.table_capacity import limited_capacity
 
     async def work(clients: Clients) -> None:
-        client = await clients.of(_volume(volume))
+        client = await clients.of(whole_volume(volume))
         async with limited_capacity(
             volume_of(client), read_units=read_units, write_units=write_units
         ):
@@ -174,14 +171,6 @@ async def _run(invocation: Invocation, client: S3kClient, rate: float | None) ->
             some_succeeded=result.expired + result.read_only > 0,
             count=result.failed,
         )
-
-
-def _volume(text: str | None) -> Address:
-    """The address of a volume, by default the default one. Raises InvalidArgumentError."""
-    address = Address(None, ROOT, "") if text is None else parse_volume_address(text)
-    if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
-    return address
 
 
 def _text(rule: LifecycleRule) -> str:

@@ -21,7 +21,12 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.spark_sessions import session_for
-from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import (
+    Address,
+    parse_address,
+    parse_volume_address,
+    whole_volume,
+)
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
 from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.verify import GRACE_SECONDS
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["job", "spark", "volume_address", "whole_volume", "write_output"]
+__all__ = ["job", "spark", "volume_address", "write_output"]
 
 Form = Literal["parquet", "csv", "json"]
 
@@ -545,14 +550,6 @@ def _address(path: str | None) -> Address:
 def volume_address(volume: str | None) -> Address:
     """A volume, or the default one, which may have a path."""
     return parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
-
-
-def whole_volume(volume: str | None, hint: str = "") -> Address:
-    """A volume, or the default one; no path in it."""
-    address = volume_address(volume)
-    if address.path != ROOT:
-        raise InvalidArgumentError(f"expected a volume, not a path in a volume{hint}", path=volume)
-    return address
 
 
 def record(volume: SparkVolume, run: LastRun | None) -> None:

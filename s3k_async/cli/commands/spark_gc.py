@@ -11,9 +11,10 @@ from s3k_async.alerts.finding_alerts import collection_alerts
 from s3k_async.cli.command import capacity_options
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.gc import print_collection, sweeping
-from s3k_async.cli.commands.spark import job, record, whole_volume, write_output
+from s3k_async.cli.commands.spark import job, record, write_output
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.spark_sessions import session_for
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.integrity.last_runs import last_collection
 
 __all__ = ["gc"]

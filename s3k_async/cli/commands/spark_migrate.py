@@ -6,9 +6,10 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.cli.commands.migrate import print_dump, print_load, print_reshard, resharding
-from s3k_async.cli.commands.spark import job, volume_address, whole_volume
+from s3k_async.cli.commands.spark import job, volume_address
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.spark_sessions import session_for
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.model import ROOT, HashName
 
 __all__ = ["dump", "load", "reshard"]

@@ -7,9 +7,10 @@ import click
 from s3k_async.alerts.finding_alerts import restore_alerts
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.restore import print_restore
-from s3k_async.cli.commands.spark import job, whole_volume, write_output
+from s3k_async.cli.commands.spark import job, write_output
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.spark_sessions import session_for
+from s3k_async.cli.volume_addresses import whole_volume
 
 __all__ = ["fsck_restore"]
 

@@ -19,10 +19,9 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.progress import ProgressMeter
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.cli.volume_addresses import parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import parse_address, whole_volume
 from s3k_async.client import volume_of
-from s3k_async.errors import CorruptDataError, InvalidArgumentError
-from s3k_async.model import ROOT
+from s3k_async.errors import CorruptDataError
 from s3k_async.storage.tier_moves import TierMoves, TierRun, TierUsage, tier_usage
 from s3k_async.storage.tier_policy import MovePolicy
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
@@ -47,10 +46,7 @@ def _with_tiers(
     work: Callable[[Volume, TieredBlobs], Awaitable[T]],
 ) -> T:
     """Open a volume with tiers for some work. Raises InvalidArgumentError, UnsupportedError."""
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def opened() -> T:
         found = await open_volume(config)

@@ -12,8 +12,8 @@ from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
-from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
+from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.errors import BusyError, PathNotFoundError
 from s3k_async.model import ROOT
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes import Volume, open_volume
@@ -123,10 +123,7 @@ def _tell(invocation: Invocation, record: TransactionRecord, outcome: str, why: 
 
 
 def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Awaitable[T]]) -> T:
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def main() -> T:
         opened = await open_volume(config)

@@ -17,12 +17,11 @@ from s3k_async.cli.volume_addresses import (
     Address,
     object_id_of,
     parse_address,
-    parse_volume_address,
     shown,
+    whole_volume,
 )
 from s3k_async.errors import (
     CrossVolumeError,
-    InvalidArgumentError,
     PathExistsError,
     PathNotFoundError,
 )
@@ -178,9 +177,7 @@ def retention(invocation: Invocation, /, volume: str | None, seconds: int | None
 
     A change applies to all clients, and to directories that are already in the trash.
     """
-    address = Address(None, ROOT, "") if volume is None else parse_volume_address(volume)
-    if address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
+    address = whole_volume(volume)
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)

@@ -12,8 +12,7 @@ from s3k_async.cli.durations import duration_option
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
-from s3k_async.cli.volume_addresses import parse_volume_address
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, UnfinishedUpload
 from s3k_async.model import ROOT
@@ -49,10 +48,7 @@ def uploads(
         raise click.UsageError(
             "--abort needs --older-than: recent uploads belong to running writers"
         )
-    address = parse_volume_address(volume) if volume is not None else None
-    if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
-    config = invocation.resolve(address.volume if address else None)
+    config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> int:
         opened = await open_volume(config)
