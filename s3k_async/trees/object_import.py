@@ -24,9 +24,11 @@ async def import_object(
     options: SyncOptions,
     *,
     adopt: bool,
+    into: bool = False,
     on_change: Change | None = None,
 ) -> SyncResult:
-    """Copy or adopt an object of the source as the file `target`, or into the directory `target`.
+    """Copy or adopt an object of the source as the file `target`, or into the directory `target`:
+    if there is one, or `into` says so.
 
     Of `options` only `selection`, `overwrite` and `dry_run` apply. Raises PathExistsError (the file
     exists, and differs), IsDirectoryError, and the errors of `S3kClient.adopt_many`.
@@ -35,8 +37,8 @@ async def import_object(
         return _NOTHING
     client, uri = target.client, source.uri(entry.path)
     path = target.root
-    present = await _status(client, path)
-    if present is not None and present.is_dir:
+    present = None if into else await _status(client, path)
+    if into or (present is not None and present.is_dir):
         path = target.path_of(entry.path)
         present = await _status(client, path)
     if present is not None and present.is_file:

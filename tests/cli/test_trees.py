@@ -395,6 +395,10 @@ def test_a_single_object_of_a_bucket(cli: Cli, bucket: S3Bucket) -> None:
         cli.ok("mkdir", f"{target}/in")
         cli.ok(*words, f"{lake}/sub/b", f"{target}/in")
         assert cli.ok("cat", f"{target}/m", f"{target}/in/b").output == b"alphabb"
+        for _ in range(2):
+            cli.ok(*words, f"{lake}/sub/b", f"{target}/new/er/")
+        assert cli.ok("ls", "-R", f"{target}/new").lines == ["/new/er/", "/new/er/b"]
+        assert "through a file" in cli.fails(1, *words, f"{lake}/sub/b", f"{target}/m/").errors
         assert "differs" in cli.fails(4, *words, f"{lake}/sub/b", f"{target}/m").errors
         cli.ok(*words, "-f", f"{lake}/sub/b", f"{target}/m")
         assert cli.ok("cat", f"{target}/m").output == b"bb"

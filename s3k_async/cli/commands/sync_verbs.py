@@ -271,7 +271,8 @@ def import_(
     """Import the objects of a bucket, or the files of a local directory, into a volume.
 
     SOURCE is s3://BUCKET/PREFIX or a directory, TARGET a directory of a volume; or SOURCE is the
-    URI of an object, and TARGET its new path or a directory. The files are copied, inside the
+    URI of an object, and TARGET its new path, or a directory: one that exists, or with a / at the
+    end. The files are copied, inside the
     service where that is possible, with their modification times; objects of volumes are left out.
     With --adopt the objects stay where they are, and become files that refer to their URI and ETag;
     their data is never deleted by the volume. Files that were imported before are skipped, so
@@ -307,7 +308,10 @@ def import_(
             tree = await _import_tree(invocation, clients, one, other, adopt=adopt)
             single = await tree.single_object() if isinstance(tree, BucketTree) else None
             if single is not None:
-                done = await import_object(*single, goal, options, adopt=adopt, on_change=tell)
+                into = other.volume is not None and other.volume.is_into
+                done = await import_object(
+                    *single, goal, options, adopt=adopt, into=into, on_change=tell
+                )
                 return done, _named(goal)
             if not adopt:
                 done = await synchronize(tree, goal, options, on_change=tell, progress=meter.part())
