@@ -26,7 +26,7 @@ from s3k_async.files.file_ranges import need_same
 from s3k_async.model import ROOT, ChangeResult, Entry, FileStatus, Progress
 from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
-from s3k_async.namespace.entry_reader import existing
+from s3k_async.namespace.entry_reader import existing, missing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import ExchangePaths
 from s3k_async.namespace.pair_renames import PairRenames, RenamePair
@@ -63,7 +63,9 @@ async def rename(
     progress: ProgressCallback | None = None,
 ) -> ChangeResult:
     """Move a file or a directory."""
-    entry = await existing(volume.store, source)
+    entry, found = await volume.store.find_rename(source, target)
+    if entry is None:
+        raise missing(source)
     if entry.is_dir:
         if is_below(target, source):
             raise RenameIntoSelfError("the target is the directory itself or below it", path=target)
@@ -73,7 +75,7 @@ async def rename(
         return moved.raise_for_failures(path=source)
     if target == source:
         return ChangeResult()
-    renamed = await volume.store.rename_file(entry, target, overwrite=overwrite)
+    renamed = await volume.store.rename_file(entry, target, overwrite=overwrite, found=found)
     return _single("rename", renamed, progress)
 
 

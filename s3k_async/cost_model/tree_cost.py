@@ -56,7 +56,7 @@ def renaming(
     if not atomic:
         return _renaming_plainly(tree, service, target_parents)
     work, top = Workload(service.latency), tree.top
-    _begin_transaction(work, top)
+    _begin_transaction(work, top, others=target_parents + 1)
     work.get(0)
     work.get_many(target_parents + 1, top.own_item, times=2)
     work.log(_one(1))
@@ -133,11 +133,11 @@ def reclamation(tree: LaidTree, service: Service) -> Workload:
 
 
 def _renaming_by_id(tree: LaidTree, service: Service, target_parents: int | None) -> Workload:
-    """Both paths are read in one batch, after the read of the verb."""
+    """Both paths are read in one batch, by the verb and again before the change."""
     work = Workload(service.latency)
-    tree.chain.find(work, tree.top.own_item)
     others = 0 if target_parents is None else target_parents
-    tree.chain.read(work, tree.top.own_item, others=others + 1)
+    for _ in ("the verb", "the change"):
+        tree.chain.read(work, tree.top.own_item, others=others + 1)
     in_root = not tree.above or target_parents == 0
     _move_item(work, tree, tree.above + others, in_root=in_root)
     work.chain += service.latency.read * 2
@@ -236,7 +236,7 @@ def _chain(tree: LaidTree, service: Service, listings: int) -> float:
 def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> Workload:
     work = Workload(service.latency)
     top = tree.top
-    _begin_transaction(work, top)
+    _begin_transaction(work, top, others=target_parents + 1)
     work.get_many(target_parents + 1, top.own_item, times=2)
     if target_parents:
         work.get(top.own_item)
@@ -285,9 +285,13 @@ def _deletion_plainly(tree: LaidTree, service: Service) -> Workload:
     return work
 
 
-def _begin_transaction(work: Workload, top: Kind) -> None:
-    """Requests for the directory, the transaction record and the directory's intent."""
-    work.get(top.own_item)
+def _begin_transaction(work: Workload, top: Kind, *, others: int = 0) -> None:
+    """Requests for the directory, the transaction record and the directory's intent. `others`: the
+    items that are read together with the directory."""
+    if others:
+        work.get_many(1 + others, top.own_item)
+    else:
+        work.get(top.own_item)
     work.put(RECORD_BYTES)
     work.update(top.own_item + INTENT_BYTES)
 

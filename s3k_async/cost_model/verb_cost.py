@@ -143,13 +143,13 @@ def _publish(call: _VerbCall) -> None:
 
 def _rename(call: _VerbCall) -> None:
     work, subject = call.work, call.subject
-    call.find()
-    subject.chain.read(work)
+    # Both paths are read in one batch.
+    subject.chain.read(work, subject.file_item, others=1)
     work.log(ChildCount.of(1))
     work.transact(subject.file_item, 2 + bool(subject.parents), ChildCount.of(1))
     work.entries_changed += 1
     # The transaction checks the target's parent; a check costs as much as a write.
-    call.load(own_write=2, parent_read=1, parent_write=2)
+    call.load(own_read=1, own_write=2, parent_read=1, parent_write=2)
 
 
 def _delete(call: _VerbCall) -> None:

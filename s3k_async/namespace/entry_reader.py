@@ -16,7 +16,7 @@ from s3k_async.table.keys import Directory
 from s3k_async.table.stored_reader import SUFFIX_STREAMS, StoredReader
 from s3k_async.txn.intent_view import IntentView, Seeing
 
-__all__ = ["EntryReader", "existing"]
+__all__ = ["EntryReader", "existing", "missing"]
 
 T = TypeVar("T")
 
@@ -40,9 +40,14 @@ async def existing(store: PathReader, path: str) -> Entry:
     return _found(await store.get(path), path)
 
 
+def missing(path: str) -> PathNotFoundError:
+    """The error for a path without an entry."""
+    return PathNotFoundError("no such file or directory", path=path)
+
+
 def _found(entry: Entry | None, path: str) -> Entry:
     if entry is None:
-        raise PathNotFoundError("no such file or directory", path=path)
+        raise missing(path)
     return entry
 
 

@@ -152,6 +152,9 @@ class Layout(Protocol):
     async def chain(self, path: str) -> Chain:
         """A path and all of its ancestors, read in one batch."""
 
+    async def get_with_chain(self, path: str, other: str) -> tuple[Entry | None, Chain]:
+        """`get` of a path and `chain` of another one, read in one batch."""
+
     # Parents of new entries
 
     def is_directory(self, directory: Directory) -> Condition:

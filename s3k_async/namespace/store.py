@@ -30,7 +30,7 @@ from s3k_async.errors import (
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import DirectoryStore, require_directories
-from s3k_async.namespace.layout import ConfirmedChain
+from s3k_async.namespace.layout import Chain, ConfirmedChain
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.permissions import WRITE
 from s3k_async.table.codec import from_item, to_item, unchanged
@@ -52,6 +52,16 @@ class WriteTarget:
     """Expiry of the lease for publishing the data, epoch milliseconds."""
     chain: ConfirmedChain | None = None
     """In layout `tree` the directories above the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTarget:
+    """The target of a rename, as it was read."""
+
+    chain: Chain
+    """Its path with all of its ancestors."""
+    since: Moment
+    """The time before they were read."""
 
 
 class MetadataStore(DirectoryStore):
@@ -235,8 +245,23 @@ class MetadataStore(DirectoryStore):
         except (PathNotFoundError, ConflictError):
             return
 
-    async def rename_file(self, source: Entry, target: str, *, overwrite: bool = False) -> Entry:
-        """Move a file in one transaction and return it at its new path.
+    async def find_rename(self, source: str, target: str) -> tuple[Entry | None, RenameTarget]:
+        """Read both paths of a rename: the entry at the source, and the target for
+        `rename_file`."""
+        since = Moment.now(self.runtime)
+        entry, chain = await self.layout.get_with_chain(source, target)
+        return entry, RenameTarget(chain, since)
+
+    async def rename_file(
+        self,
+        source: Entry,
+        target: str,
+        *,
+        overwrite: bool = False,
+        found: RenameTarget | None = None,
+    ) -> Entry:
+        """Move a file in one transaction and return it at its new path. `found`: the target, if it
+        was read together with the source.
 
         Raises PathNotFoundError (the source was moved or deleted by another client, or the target
         has no parent), PathExistsError (also for a directory at the target, regardless of
@@ -258,8 +283,11 @@ class MetadataStore(DirectoryStore):
                 )
             if source.path == target:
                 return current
-            parent, chain, replaced = await self._rename_target(
-                target, current.id, overwrite=overwrite
+            if found is None:
+                since = Moment.now(self.runtime)
+                found = RenameTarget(await self.layout.chain(target), since)
+            parent, chain, replaced = await self._need_target(
+                found, current.id, overwrite=overwrite
             )
             await self.access.permit_move(current, target, replaced)
             moved = await self._move(
@@ -268,13 +296,13 @@ class MetadataStore(DirectoryStore):
                 parent,
                 chain,
                 replaced,
-                deadline - self.tuning.busy_timeout,
+                found.since.monotonic,
             )
             if moved is not None:
                 return moved
             if late:
                 raise BusyError("gave up: concurrent changes to this path", path=source.path)
-            current = await self.get(source.path)
+            current, found = await self.find_rename(source.path, target)
 
     async def delete_file(
         self,
@@ -561,16 +589,15 @@ class MetadataStore(DirectoryStore):
 
     # Renaming a file
 
-    async def _rename_target(
-        self, target: str, source_id: str, *, overwrite: bool
+    async def _need_target(
+        self, found: RenameTarget, source_id: str, *, overwrite: bool
     ) -> tuple[Directory, ConfirmedChain | None, Entry | None]:
         """The parent of a rename's target, in layout `tree` with those above it, and the entry that
         would be replaced; the other parents are checked by the same read. If a directory was
         renamed concurrently, that entry may be the source itself."""
+        chain, target = found.chain, found.chain[-1][0]
         if target == ROOT:
             raise PathExistsError("the root exists", path=target)
-        since = Moment.now(self.runtime) if self.keys.by_id else None
-        chain = await self.layout.chain(target)
         require_directories(chain[:-1])
         parent, replaced = chain[-2][1], chain[-1][1]
         assert parent is not None
@@ -581,9 +608,10 @@ class MetadataStore(DirectoryStore):
         if replaced is not None and replaced.id != source_id and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
         directory = self.keys.directory(parent)
-        if since is None:
+        if not self.keys.by_id:
             return directory, None, replaced
-        return directory, ConfirmedChain(directory, directories_above(chain), since), replaced
+        above = directories_above(chain)
+        return directory, ConfirmedChain(directory, above, found.since), replaced
 
     async def _move(
         self,

@@ -798,9 +798,7 @@ class ObjectStore:
         """The entry of an object. Raises PathNotFoundError for anything else."""
         with _an_object(path):
             entry = await self._volume().store.get(path)
-        if entry is None or entry.is_dir or entry.is_reservation:
-            raise _no_object(path)
-        return entry
+        return _need_object(entry, path)
 
     async def _placed(
         self, path: str, change: Callable[[], Awaitable[T]], *, once: bool = False
@@ -822,9 +820,11 @@ class ObjectStore:
         store = self._volume().store
         race = ConflictBackoff(store)
         while True:
-            entry = await self._object(origin)
+            with _an_object(origin):
+                entry, found = await store.find_rename(origin, path)
+            source = _need_object(entry, origin)
             try:
-                return await store.rename_file(entry, path, overwrite=overwrite)
+                return await store.rename_file(source, path, overwrite=overwrite, found=found)
             except PathNotFoundError as error:
                 await self._object(origin)
                 await store.need_directory(split(path)[0])  # of a key that is new
@@ -871,6 +871,13 @@ def _info(entry: Entry) -> ObjectInfo:
 
 def _no_bucket(path: str) -> PathNotFoundError:
     return PathNotFoundError("no such bucket", path=path)
+
+
+def _need_object(entry: Entry | None, path: str) -> Entry:
+    """The entry at a path, if it is that of an object."""
+    if entry is None or entry.is_dir or entry.is_reservation:
+        raise _no_object(path)
+    return entry
 
 
 def _no_object(path: str) -> PathNotFoundError:

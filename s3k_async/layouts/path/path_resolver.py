@@ -117,8 +117,14 @@ class PathResolver:
 
     async def chain(self, path: str) -> Chain:
         """The root, every other ancestor, and the path itself, topmost first, read in one batch."""
-        paths = [ROOT, *_native.ancestors(path), path] if path != ROOT else [ROOT]
+        paths = _places(path)
         return list(zip(paths, await self.get_many(paths), strict=True))
+
+    async def get_with_chain(self, path: str, other: str) -> tuple[Entry | None, Chain]:
+        """`get` of a path and `chain` of another one, read in one batch."""
+        paths = _places(other)
+        entry, *found = await self.get_many([path, *paths])
+        return entry, list(zip(paths, found, strict=True))
 
     def _damage(self, item: Item) -> ItemFormatError | None:
         try:
@@ -126,3 +132,8 @@ class PathResolver:
         except ItemFormatError as error:
             return error
         return None
+
+
+def _places(path: str) -> list[str]:
+    """The root, every other ancestor of a path, and the path itself, topmost first."""
+    return [ROOT, *_native.ancestors(path), path] if path != ROOT else [ROOT]

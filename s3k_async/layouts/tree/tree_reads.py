@@ -80,6 +80,11 @@ class TreeReads:
         """The root, every other ancestor, and the path itself, topmost first."""
         return list((await self.resolve([path]))[0].chain)
 
+    async def get_with_chain(self, path: str, other: str) -> tuple[Entry | None, Chain]:
+        """`get` of a path and `chain` of another one, read in one batch."""
+        found, target = await self.resolve([path, other])
+        return found.entry, list(target.chain)
+
     async def locate(self, path: str, see: Seeing | None = None) -> LocatedEntry:
         """The entry at a path, with the directories above it."""
         return (await self.locate_many([path], see))[0]
