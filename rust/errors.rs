@@ -61,9 +61,11 @@ impl fmt::Display for Fault {
                 f.write_str("not a single name: it is empty, '.', '..' or contains '/'")
             }
             Self::Root => f.write_str("the root has no parent, no name and no item"),
-            Self::KeyTooLong => {
-                write!(f, "the partition key is longer than {MAX_PARTITION_BYTES} bytes of UTF-8")
-            }
+            Self::KeyTooLong => write!(
+                f,
+                "the path is too long: with the name of the volume, its partition key would be \
+                 longer than {MAX_PARTITION_BYTES} bytes of UTF-8"
+            ),
             Self::Volume => f.write_str("not a volume name: it is empty or contains '/' or NUL"),
             Self::ObjectId => f.write_str(
                 "not an object id: it is empty, too long, or contains '/', NUL or '.id='",
