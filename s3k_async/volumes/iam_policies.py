@@ -5,7 +5,8 @@ Amazon S3 in the AWS Service Authorization Reference. A transaction of DynamoDB 
 its parts. Everybody may list the data of a volume: without that permission S3 does not tell a
 missing object from a forbidden one. GetObjectVersion is for adopted objects of a versioned bucket,
 which are read at their recorded version. Adoption needs no further action, since HeadObject returns
-the version id.
+the version id. DynamoDB uses the KMS key of a table with the permissions of its caller ("DynamoDB
+encryption at rest usage notes" in the Amazon DynamoDB Developer Guide).
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ _NEEDS: Final[dict[Role, Needs]] = {
             "DescribeContinuousBackups",
             "DescribeTimeToLive",
             "TagResource",
+            "UpdateContinuousBackups",
             "UpdateTable",
         ),
         buckets=(
@@ -95,6 +97,8 @@ _NEEDS: Final[dict[Role, Needs]] = {
 }
 
 
+_READ_KEY: Final = ("Decrypt", "DescribeKey")
+_WRITE_KEY: Final = (*_READ_KEY, "Encrypt", "GenerateDataKey*", "ReEncrypt*")
 _ON_ITEMS: Final = frozenset(
     {
         "BatchGetItem",
@@ -120,6 +124,7 @@ def iam_policy(
     role: Role,
     *,
     hot: str = "",
+    table_key: str = "",
     account: str = "*",
     partition: str = "aws",
 ) -> dict[str, Any]:
@@ -128,9 +133,10 @@ def iam_policy(
     `reader`: everything that changes nothing. `writer`: all verbs of a client. `gc`: garbage
     collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
     creation and destruction. `hot`: the hot location, which only the record of a volume has.
-    `account`: the id of the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`. In a
-    shared table, a role may use only the items of the volume; but `gc`, `spark` and `operator` may
-    scan the table, which reads the items of all volumes.
+    `table_key`: the ARN of the KMS key that encrypts the table. `account`: the id of the table's
+    account; `partition`: `aws`, `aws-cn` or `aws-us-gov`. In a shared table, a role may use only
+    the items of the volume; but `gc`, `spark` and `operator` may scan the table, which reads the
+    items of all volumes.
 
     Locations of other services have no part in it. Raises UnsupportedError if none is of AWS,
     ConfigError for a hot location that is none.
@@ -140,6 +146,7 @@ def iam_policy(
     statements: list[dict[str, Any]] = []
     if table := config.table.iam_resource(partition, account):
         statements += _on_table(table, needs.table, config.table_prefix)
+        statements += _on_table_key(table_key, needs.table)
     places = {"Data": config.data, "Hot": hot_location(config, hot)}
     if config.log_mode != "disabled" and needs.log:
         places["Log"] = log_location(config)
@@ -175,6 +182,20 @@ def _on_table(table: str, actions: frozenset[str], prefix: str) -> list[dict[str
     items = _statement("Items", "dynamodb", actions & _ON_ITEMS, [table])
     items["Condition"] = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": keys}}
     return [_statement("Table", "dynamodb", actions - _ON_ITEMS - {"DeleteTable"}, [table]), items]
+
+
+def _on_table_key(key: str, actions: frozenset[str]) -> list[dict[str, Any]]:
+    """What DynamoDB does with the KMS key of the table for the role. The creation of the table
+    grants DynamoDB its own use of the key."""
+    if not key:
+        return []
+    needs = _WRITE_KEY if "PutItem" in actions else _READ_KEY
+    statements = [_statement("TableKey", "kms", needs, [key])]
+    if "CreateTable" in actions:
+        grant = _statement("TableKeyGrant", "kms", ["CreateGrant"], [key])
+        grant["Condition"] = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+        statements.append(grant)
+    return statements
 
 
 def _on_objects(

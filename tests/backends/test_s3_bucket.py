@@ -99,6 +99,25 @@ async def test_a_bucket_without_permission(blobs: S3Blobs, proxy: FaultProxy) ->
         assert caught.value.path == "data"
 
 
+async def test_a_refusal_without_a_document_names_what_was_denied(
+    proxy: FaultProxy, s3_adapter: type[S3Blobs]
+) -> None:
+    proxy.rule(FORBIDDEN)
+    blobs = bucket(proxy.url, adapter=s3_adapter)
+    for call, operation, action in (
+        (blobs.now_ms(), "HeadBucket", "s3:ListBucket on the whole bucket"),
+        (blobs.head("k"), "HeadObject", "s3:GetObject"),
+        (blobs.get("k"), "GetObject", "its permission"),
+    ):
+        with pytest.raises(PermissionDeniedError) as caught:
+            await call
+        assert caught.value.message == (
+            f"the service denied {operation} without a reason (403): grant {action}; s3k policy "
+            "prints the permissions of a role"
+        )
+    await blobs.close()
+
+
 @pytest.mark.parametrize("name", ["Has Spaces", "x/y", ""])
 async def test_a_name_that_no_bucket_can_have(name: str, s3_adapter: type[S3Blobs]) -> None:
     blobs = bucket("http://127.0.0.1:9", name=name, adapter=s3_adapter)

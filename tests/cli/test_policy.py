@@ -25,6 +25,7 @@ from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.cli.conftest import Cli
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before
+from tests.engines.process import Engine
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 
 in_both_layouts = pytest.mark.parametrize("layout", ["path", "tree"])
@@ -86,6 +87,11 @@ OPERATION = (
     ("set-capacity", VOLUME, "--read-units", "5", "--write-units", "5"),
     ("destroy", VOLUME, "--yes", "--force"),
 )
+OPTIONS = (
+    *("--read-units", "5", "--write-units", "5", "--table-tag", "team=data"),
+    *("--point-in-time-recovery", "--stream", "KEYS_ONLY", "--deletion-protection"),
+)
+"""All options of a new table but its key, which is looked at by KMS alone."""
 DENIED = {
     "dynamodb:BatchGetItem": "rename a file",
     "dynamodb:ConditionCheckItem": "rename a file",
@@ -291,9 +297,27 @@ def test_a_hot_location(cli: Cli) -> None:
     assert found["Buckets"]["Resource"] == ["arn:aws:s3:::fast", "arn:aws:s3:::warehouse"]
 
 
+def test_the_key_of_a_table(cli: Cli) -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/5f0a6f0e"
+    reading = {"kms:Decrypt", "kms:DescribeKey"}
+    writing = {*reading, "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"}
+    where = ("--region", "eu-west-1", "--table", "meta", "--bucket", "warehouse")
+    for role in ROLES:
+        document = cli.ok("policy", role, VOLUME, *where, "--table-kms-key", key).json()
+        found = {each["Sid"]: each for each in document["Statement"]}
+        assert set(found["TableKey"]["Action"]) == (reading if role == "reader" else writing)
+        assert found["TableKey"]["Resource"] == [key]
+        assert ("TableKeyGrant" in found) == (role == "operator")
+    grant = found["TableKeyGrant"]
+    assert (grant["Action"], grant["Resource"]) == (["kms:CreateGrant"], [key])
+    assert grant["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    cli.fails(2, "policy", "reader", VOLUME, *where, "--table-kms-key", "alias/mine")
+
+
 def test_names_of_statements_are_those_that_iam_accepts() -> None:
     for role in ROLES:
-        names = [each["Sid"] for each in iam_policy(AT_AWS, role)["Statement"]]
+        document = iam_policy(AT_AWS, role, table_key="arn:aws:kms:eu-west-1:1:key/5f")
+        names = [each["Sid"] for each in document["Statement"]]
         assert len(set(names)) == len(names)
         assert all(name.isascii() and name.isalnum() for name in names)
 
@@ -390,9 +414,54 @@ def test_an_operator(guarded: Guarded, cli: Cli) -> None:
     for command in (*OPERATION, ("init", VOLUME, "--no-save")):
         guarded.under(guarded.policy("operator"), partial(cli.ok, *command))
         assert guarded.lacking == []
-    there = {"s3:CreateBucket"}  # which exists
+    there = {"s3:CreateBucket", "dynamodb:UpdateContinuousBackups"}  # in the next test
     more = actions_of(guarded.policy("operator")) - actions_of(guarded.policy("writer"))
     assert guarded.used >= more - there
+
+
+@dataclass(frozen=True)
+class NewVolume:
+    """A volume that does not exist, on moto, which has continuous backups."""
+
+    gate: Gate
+    where: tuple[str, ...]
+
+    def config(self) -> VolumeConfig:
+        """Without its credentials, for policies."""
+        _, table, _, bucket = self.where
+        return VolumeConfig("new", DynamoTable(table), S3Bucket(bucket))
+
+    def restrict(self, *denied: str) -> None:
+        """The policy of an operator, without some of its actions."""
+        policy = iam_policy(self.config(), "operator", account=ACCOUNT)
+        for action in denied:
+            policy = without(policy, action)
+        self.gate.forget()
+        self.gate.policy = policy
+
+
+@pytest.fixture
+def new(moto_s3: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[NewVolume]:
+    monkeypatch.setattr(destruction, "QUIET_SECONDS", 0.0)
+    with gate_before(moto_s3.endpoint, moto_s3.endpoint) as gate:
+        monkeypatch.setenv("S3K_ENDPOINT", gate.endpoint)
+        monkeypatch.setenv("S3K_REGION", moto_s3.region)
+        monkeypatch.setenv("S3K_ACCESS_KEY_ID", moto_s3.access_key)
+        monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", moto_s3.secret_key)
+        where = ("--table", fresh_name("table"), "--bucket", fresh_name("bucket"))
+        yield NewVolume(gate, where)
+
+
+def test_an_operator_creates_a_table_with_all_options(new: NewVolume, cli: Cli) -> None:
+    new.restrict()
+    cli.ok("init", VOLUME, "--no-save", *new.where, *OPTIONS)
+    assert new.gate.denied == []
+    assert {each.action for each in new.gate.allowed} >= {
+        "dynamodb:CreateTable",
+        "dynamodb:TagResource",
+        "dynamodb:UpdateContinuousBackups",
+        "s3:CreateBucket",
+    }
 
 
 @on_engines

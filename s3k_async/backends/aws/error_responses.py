@@ -150,6 +150,8 @@ _CLASS_OF: Mapping[str, type[S3kError]] = {
 }
 
 _OF_KEYS = ("InvalidArgument", "InvalidRequest")
+_BY_HEAD = {"HeadBucket": "s3:ListBucket on the whole bucket", "HeadObject": "s3:GetObject"}
+"""Operations whose refusals have no document, and what they need."""
 
 
 def service_error(
@@ -160,12 +162,15 @@ def service_error(
     status: int = 0,
     codes: Codes | None = None,
     host: str = "",
+    operation: str = "",
 ) -> S3kError:
     """The error for an answer with `code`; `status` is the HTTP status, which decides for unknown
-    codes, and `host` the answering host."""
+    codes, `host` the answering host, and `operation` what was called."""
     if codes and code in codes:
         cls, text = codes[code]
         return cls(text, path=path)
+    if code == "403" and operation:
+        return PermissionDeniedError(_denied_text(operation), path=path)
     if code in _OF_KEYS and "server side encryption" in message.lower():
         return ConfigError(
             "the encryption of the object does not fit the setting customer_key: another key, or "
@@ -223,6 +228,7 @@ def answer_error(
     codes: Codes | None,
     decode: Decoder,
     host: str = "",
+    operation: str = "",
 ) -> S3kError:
     """The error for an answer with `code`, with the further members of DynamoDB's answer."""
     if code == "ConditionalCheckFailedException":
@@ -236,7 +242,9 @@ def answer_error(
         return _cancelled(
             answer.get("CancellationReasons") or _reasons_in(message), message, path, decode
         )
-    return service_error(code, message, path=path, status=status, codes=codes, host=host)
+    return service_error(
+        code, message, path=path, status=status, codes=codes, host=host, operation=operation
+    )
 
 
 def _cancelled(
@@ -311,6 +319,16 @@ def no_answer(path: str | None, writing: bool) -> S3kError:
 def lost(path: str | None, what: str) -> ResponseLostError:
     """The error for an answer that came in part or not at all. `what` happened."""
     return ResponseLostError(f"{what} before the whole answer came", path=path)
+
+
+def _denied_text(operation: str) -> str:
+    """The message for a refusal without a document."""
+    action = _BY_HEAD.get(operation)
+    grant = f"grant {action}" if action else "grant its permission"
+    return (
+        f"the service denied {operation} without a reason (403): {grant}; s3k policy prints the "
+        "permissions of a role"
+    )
 
 
 def _credentials_text(code: str) -> str:

@@ -126,7 +126,14 @@ def _of_answer(
     message = str(detail.get("Message") or answer.get("message") or "")
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     mapped = answer_error(
-        answer, code, message, path=path, status=status, codes=codes, decode=decode
+        answer,
+        code,
+        message,
+        path=path,
+        status=status,
+        codes=codes,
+        decode=decode,
+        operation=error.operation_name,
     )
     if isinstance(mapped, CredentialsError):
         _redact(error, code, status)

@@ -394,9 +394,9 @@ class WireBlobs(S3Blobs):
             )
             check_s3(operation, answer.status, answer.headers, answer.body, answer.host)
         if answer.status >= 300:
-            raise _refusal(answer, answer.status, method, about, codes)
+            raise _refusal(answer, answer.status, operation, about, codes)
         if document and _native.decode_refusal(answer.body) is not None:
-            raise _refusal(answer, 500, method, about, codes)
+            raise _refusal(answer, 500, operation, about, codes)
         return answer
 
     async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
@@ -455,13 +455,23 @@ def _asking(body: bytes | memoryview) -> Headers:
     return [("Expect", "100-continue")] if len(body) > _LARGE else []
 
 
-def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes | None) -> S3kError:
+def _refusal(
+    answer: Answer, status: int, operation: str, path: str, codes: Codes | None
+) -> S3kError:
     code, message = _native.decode_refusal(answer.body) or (str(status), "(no error document)")
     if status in (301, 307) or code in _ELSEWHERE:
         return _ElsewhereError("the bucket is in another region", path=path)
-    if method == "HEAD" and status == 400:
+    if operation in ("HeadBucket", "HeadObject") and status == 400:
         return _UnclearError("the service refused the request without a reason", path=path)
-    return service_error(code, message, path=path, status=status, codes=codes, host=answer.host)
+    return service_error(
+        code,
+        message,
+        path=path,
+        status=status,
+        codes=codes,
+        host=answer.host,
+        operation=operation,
+    )
 
 
 def _base64(digest: bytes) -> str:

@@ -26,6 +26,12 @@ __all__ = ["policy"]
     help="The hot location of the volume, which its settings do not have.",
 )
 @click.option(
+    "--table-kms-key",
+    default="",
+    metavar="ARN",
+    help="The KMS key of the table, as in s3k init.",
+)
+@click.option(
     "--account", default="*", metavar="ID", help="The id of the table's account [default: any]."
 )
 @click.option(
@@ -40,6 +46,7 @@ def policy(
     role: str,
     volume: str | None,
     hot: str,
+    table_kms_key: str,
     account: str,
     partition: str,
 ) -> None:
@@ -50,6 +57,17 @@ def policy(
     address = whole_volume(volume)
     if account != "*" and not (account.isascii() and account.isdigit() and len(account) == 12):
         raise InvalidArgumentError("an account id has twelve digits", path=account)
+    if table_kms_key and not table_kms_key.startswith("arn:"):
+        raise InvalidArgumentError(
+            "a policy names a KMS key by its ARN, not by its id or an alias", path=table_kms_key
+        )
     config = invocation.resolve(address.volume)
-    document = iam_policy(config, cast("Role", role), hot=hot, account=account, partition=partition)
+    document = iam_policy(
+        config,
+        cast("Role", role),
+        hot=hot,
+        table_key=table_kms_key,
+        account=account,
+        partition=partition,
+    )
     click.echo(json.dumps(document, indent=2))
