@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.diagnosis.volume_diagnosis import Diagnosis, diagnose
 from s3k_async.errors import DataMissingError, PartialFailureError, PermissionDeniedError
@@ -22,7 +23,7 @@ from s3k_async.volumes import destruction
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Done
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before
 from tests.engines.process import Engine
@@ -115,6 +116,31 @@ NOT_NEEDED = {
 the table's tag, missing data looks forbidden, parts are left to garbage collection."""
 ELSEWHERE = {"s3:GetObjectVersion"}
 """Actions of a writer for adopted objects: `tests/client/test_object_versions.py`."""
+DENIED_COMMANDS: dict[str, tuple[Role, tuple[str, ...]]] = {
+    "dynamodb:BatchWriteItem": ("operator", ("reshard", VOLUME, "--suffix-count", "4")),
+    "dynamodb:DeleteTable": ("operator", ("destroy", VOLUME, "--yes", "--force")),
+    "dynamodb:Scan": ("gc", COLLECTION[0]),
+    "dynamodb:UpdateTable": ("operator", OPERATION[-2]),
+    "s3:DeleteObject": ("operator", ("destroy", VOLUME, "--yes", "--force")),
+    "s3:ListBucket": ("gc", COLLECTION[0]),
+    "s3:ListBucketMultipartUploads": ("gc", COLLECTION[0]),
+}
+"""Commands that need a further action of a role."""
+DENIED_CREATION = {
+    "dynamodb:CreateTable",
+    "dynamodb:TagResource",
+    "dynamodb:UpdateContinuousBackups",
+    "s3:CreateBucket",
+}
+"""Actions of an operator that create a volume."""
+OF_SETTINGS = {
+    "dynamodb:DescribeContinuousBackups",
+    "dynamodb:DescribeTimeToLive",
+    "s3:GetBucketVersioning",
+    "s3:GetEncryptionConfiguration",
+    "s3:GetLifecycleConfiguration",
+}
+"""Actions of an operator that only a diagnosis needs, which reports them."""
 LARGE = 20 * 1024 * 1024
 """More than is written by one request."""
 
@@ -540,6 +566,62 @@ def test_tags_need_a_permission(guarded: Guarded) -> None:
     with pytest.raises(PermissionDeniedError):
         tagging.perform(write, guarded.policy("writer"))
     assert {each.action for each in tagging.lacking} == {"s3:PutObjectTagging"}
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+@pytest.mark.parametrize("action", sorted(DENIED_COMMANDS))
+def test_a_command_names_what_is_denied(guarded: Guarded, cli: Cli, action: str) -> None:
+    role, command = DENIED_COMMANDS[action]
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"other")
+    found: list[Done] = []
+    policy = without(guarded.policy(role), action)
+    guarded.under(policy, lambda: found.append(cli(*command)))
+    # Objects that cannot be deleted are failures of their own.
+    partial_failure = action == "s3:DeleteObject"
+    assert found[0].code == (ExitCode.PARTIAL if partial_failure else ExitCode.DENIED)
+    assert action in found[0].errors
+    assert {each.action for each in guarded.gate.denied} == {action}
+
+
+@pytest.mark.parametrize("action", sorted(DENIED_CREATION))
+def test_a_creation_names_what_is_denied(new: NewVolume, cli: Cli, action: str) -> None:
+    new.restrict(action)
+    done = cli("init", VOLUME, "--no-save", *new.where, *OPTIONS)
+    assert done.code == ExitCode.DENIED
+    assert action in done.errors
+    assert {each.action for each in new.gate.denied} == {action}
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_the_size_of_the_log_needs_more_than_a_writer_has(guarded: Guarded, cli: Cli) -> None:
+    """A refusal of HeadBucket has no document."""
+    found: list[Done] = []
+    size = ("oplog", "size", VOLUME)
+    guarded.under(guarded.policy("writer"), lambda: found.append(cli.fails(5, *size)))
+    assert "denied HeadBucket" in found[0].errors
+    assert "grant s3:ListBucket on the whole bucket" in found[0].errors
+    guarded.under(guarded.policy("gc"), partial(cli.ok, *size))
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_a_diagnosis_skips_the_settings_that_are_denied(guarded: Guarded, cli: Cli) -> None:
+    found: list[Done] = []
+    policy = guarded.policy("operator")
+    for action in OF_SETTINGS:
+        policy = without(policy, action)
+    guarded.under(policy, lambda: found.append(cli.ok("doctor", VOLUME)))
+    assert {each.action for each in guarded.lacking} == OF_SETTINGS
+    skipped = [line for line in found[0].lines if "the credentials may not read it" in line]
+    assert len(skipped) == len(OF_SETTINGS)
+
+
+def test_every_action_of_a_role_is_looked_at() -> None:
+    known = {*DENIED, *NOT_NEEDED, *ELSEWHERE, *DENIED_COMMANDS, *DENIED_CREATION, *OF_SETTINGS}
+    assert set().union(*(actions_of(iam_policy(AT_AWS, role)) for role in ROLES)) == known
 
 
 def test_every_action_of_a_writer_is_looked_at() -> None:
