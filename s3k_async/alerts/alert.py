@@ -24,11 +24,19 @@ AlertKind: TypeAlias = Literal[
     "missing", "orphan", "conflict", "recovered", "timeout", "throttled", "repaired"
 ]
 KINDS: Final[tuple[AlertKind, ...]] = get_args(AlertKind)
+QueryType: TypeAlias = Literal["Hive", "Pig", "Unknown"]
 
 MOST_PATHS: Final = 10
 """Paths in a message; the number of findings is not limited."""
 FRAMES: Final = 15
-"""Stack frames in a message."""
+"""Stack frames in a message, as in s3mper's."""
+_QUERIES: Final[tuple[tuple[QueryType, str, str], ...]] = (
+    ("Hive", "hive_query_id", "hive_log_file"),
+    ("Pig", "pig_script_id", "pig_logfile"),
+    ("Unknown", "", ""),
+)
+"""Type of a query, and the variables of its id and log file: the keys of Hive and Pig as Hadoop
+Streaming puts the configuration of a job into the environment. The first that is set counts."""
 _LONGEST: Final = 500
 """Maximum characters of a detail, and of each value from the environment."""
 _LONGEST_PATH: Final = 1000
@@ -53,6 +61,11 @@ class AlertOrigin:
     genie_id: str = ""
     input_file: str = ""
     email: str = ""
+    dataoven_id: str = ""
+    query_type: QueryType = "Unknown"
+    query_id: str = ""
+    log_file: str = ""
+    """Of the query."""
 
     @classmethod
     def here(
@@ -60,6 +73,9 @@ class AlertOrigin:
     ) -> Self:
         """The origin of alerts of this process. Without `job` the job is that of the environment:
         the variables that Hadoop Streaming and Genie set."""
+        query_type, query, log = next(
+            each for each in _QUERIES if each[1] in environ or not each[1]
+        )
         return cls(
             hostname=socket.gethostname(),
             username=_clipped(_user()),
@@ -69,6 +85,10 @@ class AlertOrigin:
             genie_id=_clipped(environ.get("GENIE_JOB_ID", "")),
             input_file=_clipped(environ.get("mapreduce_map_input_file", "")),
             email=_clipped(email),
+            dataoven_id=_clipped(environ.get("dataoven_job_id", "")),
+            query_type=query_type,
+            query_id=_clipped(environ.get(query, "")),
+            log_file=_clipped(environ.get(log, "")),
         )
 
 
@@ -96,7 +116,7 @@ class Alert:
     origin: AlertOrigin
     detail: str = ""
     frames: tuple[str, ...] = ()
-    """Stack frames of an error, the innermost last."""
+    """Stack frames of an error, the innermost first."""
 
     @property
     def truncated(self) -> bool:
@@ -124,8 +144,12 @@ class Alert:
             "jobId": origin.job_id,
             "taskId": origin.task_id,
             "attemptId": origin.attempt_id,
+            "dataovenId": origin.dataoven_id,
             "genieId": origin.genie_id,
             "inputFile": origin.input_file,
+            "logFile": origin.log_file,
+            "queryType": origin.query_type,
+            "queryId": origin.query_id,
             "email": origin.email,
             "stackTrace": list(self.frames),
         }
@@ -164,7 +188,7 @@ class AlertSource:
         """An alert about an error that ended the run."""
         frames = tuple(
             f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
-            for frame in traceback.extract_tb(error.__traceback__)[-FRAMES:]
+            for frame in traceback.extract_tb(error.__traceback__)[: -FRAMES - 1 : -1]
         )
         paths = () if path is None else (path,)
         return self._made(kind, type(error).__name__, 1, paths, str(error), frames)

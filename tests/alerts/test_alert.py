@@ -36,7 +36,13 @@ from s3k_async.integrity.repair import RepairOutcome, RepairReport
 from s3k_async.integrity.verify import VerifyReport
 from tests.proxy import CLOSE_BEFORE, Answer, Delay, FaultProxy
 
-ORIGIN = AlertOrigin("host", "user", "job_1", "task_2", "attempt_3", "genie", "in", "ops@example")
+ORIGIN = AlertOrigin(
+    *("host", "user", "job_1", "task_2", "attempt_3", "genie", "in", "ops@example"),
+    dataoven_id="oven",
+    query_type="Pig",
+    query_id="script",
+    log_file="/log",
+)
 SOURCE = AlertSource("fsck verify", "v", ORIGIN)
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:alerts"
 
@@ -72,8 +78,12 @@ def test_a_message_has_the_fields_of_s3mper_and_its_own() -> None:
         "jobId": "job_1",
         "taskId": "task_2",
         "attemptId": "attempt_3",
+        "dataovenId": "oven",
         "genieId": "genie",
         "inputFile": "in",
+        "logFile": "/log",
+        "queryType": "Pig",
+        "queryId": "script",
         "email": "ops@example",
         "stackTrace": [],
     }
@@ -94,6 +104,17 @@ def test_the_origin_is_that_of_the_environment() -> None:
     assert origin.hostname
     assert origin.username
     assert AlertOrigin.here(job="mine", environ=environ).job_id == "mine"
+    assert (origin.query_type, origin.query_id, origin.log_file) == ("Unknown", "", "")
+
+
+def test_the_query_is_that_of_the_environment() -> None:
+    pig = {"pig_script_id": "s", "pig_logfile": "/pig", "dataoven_job_id": "o"}
+    origin = AlertOrigin.here(environ=pig)
+    assert (origin.query_type, origin.query_id, origin.log_file) == ("Pig", "s", "/pig")
+    assert origin.dataoven_id == "o"
+    hive = {**pig, "hive_query_id": "q", "hive_log_file": "/hive"}
+    origin = AlertOrigin.here(environ=hive)
+    assert (origin.query_type, origin.query_id, origin.log_file) == ("Hive", "q", "/hive")
 
 
 def test_each_kind_of_problem_is_an_alert_and_no_note_is() -> None:
@@ -146,7 +167,8 @@ def test_an_error_is_an_alert_if_it_is_a_timeout_or_throttling() -> None:
         (alert,) = error_alerts(SOURCE, error)
     assert (alert.kind, alert.finding, alert.paths) == ("timeout", "RequestTimeoutError", ("/p",))
     assert len(alert.frames) == 15
-    assert alert.frames[-1].startswith("fail (test_alert.py:")
+    assert alert.frames[0].startswith("fail (test_alert.py:")
+    assert "test_an_error" not in "".join(alert.frames)
     assert error_alerts(SOURCE, ThrottledError("slow"))[0].kind == "throttled"
     assert error_alerts(SOURCE, PermissionDeniedError("no")) == []
 
@@ -287,7 +309,10 @@ async def test_an_address_that_is_given_twice_gets_one_request() -> None:
 @pytest.mark.parametrize("letter", ["x", "\n", "é", "\U0001f600", "\udcff"])
 def test_a_message_is_shorter_than_the_services_accept(letter: str) -> None:
     long = letter * 100_000
-    names = ("mapreduce_job_id", "GENIE_JOB_ID", "mapreduce_map_input_file")
+    names = (
+        *("mapreduce_job_id", "mapreduce_task_id", "mapreduce_task_attempt_id", "GENIE_JOB_ID"),
+        *("mapreduce_map_input_file", "dataoven_job_id", "hive_query_id", "hive_log_file"),
+    )
     origin = AlertOrigin.here(environ=dict.fromkeys(names, long), email=long)
     alert = AlertSource("fsck verify", long, origin).alert("missing", "x", 12, [long] * 12, long)
     text = alert.json()
