@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,26 @@ def test_an_embedded_volume(cli: Cli) -> None:
     assert (found["data"]["objects"], found["data"]["bytes"]) == (1, 5)
     assert found["log"]["objects"] >= 1
     assert "last_audit_ms" not in found["log"]
+
+
+def test_expected_values(cli: Cli) -> None:
+    made = cli.ok("init", "./vol", "--json").json()
+    suffixes = f"suffix_count={made['suffix_count']}"
+    met = ("--expect", "layout=tree", "--expect", suffixes, "--expect", "last_runs={}")
+    assert cli.ok("info", "./vol", *met).lines
+    other = ("--expect", "layout=path", "--expect", "data.encryption=AES256")
+    found = cli("info", "./vol", *met, *other)
+    assert (found.code, found.lines) == (1, cli.ok("info", "./vol").lines)
+    assert found.errors == (
+        "s3k: expected layout path, found tree\n"
+        "s3k: expected data.encryption AES256, but there is no such field, or it is not reported\n"
+    )
+    found = cli("info", "./vol", "--json", *other[:2])
+    assert found.code == 1
+    assert found.json()["layout"] == "tree"
+    assert json.loads(found.errors) == {"warning": "expected layout path, found tree"}
+    for text in ("layout", "=tree"):
+        assert "is not FIELD=VALUE" in cli.fails(2, "info", "./vol", "--expect", text).errors
 
 
 def test_the_last_change_by_maintenance(

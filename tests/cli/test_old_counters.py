@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import get_args
@@ -56,7 +57,7 @@ def rows() -> list[list[str]]:
     """The cells of the table: command, counters, fields, kinds."""
     table = PAGE.read_text(encoding="utf-8").split(HEAD, 1)[1].split("\n\n", 1)[0]
     found = [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[1:]]
-    for above, row in zip(found, found[1:], strict=False):
+    for above, row in itertools.pairwise(found):
         row[0] = row[0] or above[0]
     return found
 

@@ -52,6 +52,16 @@ def test_those_of_an_embedded_volume(cli: Cli, embedded: str) -> None:
     assert "clean" in cli.ok("fsck").out
 
 
+def test_an_expected_number(cli: Cli, embedded: str) -> None:
+    cli.ok("uploads", "--expect", "0")
+    anyio.run(begin, resolve(embedded), [KEY])
+    assert len(cli.ok("uploads", "--expect", "1", "--json").json_lines()) == 1
+    cli.ok("uploads", "--older-than", "1h", "--expect", "0")
+    other = ("uploads", "--older-than", "0", "--abort", "--expect", "2")
+    assert "expected 2 unfinished uploads, found 1" in cli.fails(1, *other).errors
+    assert cli.ok("uploads").lines[1:] == ["1 unfinished upload"]
+
+
 @pytest.mark.usefixtures("service")
 def test_those_of_a_bucket(cli: Cli) -> None:
     """Uploads of others in the bucket are neither listed nor aborted."""

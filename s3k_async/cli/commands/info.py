@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,10 @@ import click
 
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.event_loop import run_loop
+from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural, time_text
+from s3k_async.cli.reporting import warn
 from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.diagnosis.volume_summary import BlobSummary, VolumeSummary, summarize
 from s3k_async.volumes import open_volume
@@ -25,13 +28,21 @@ __all__ = ["info"]
     is_flag=True,
     help="Count the objects and bytes of data and log, with a request for each thousand objects.",
 )
+@click.option(
+    "--expect",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Exit with 1 unless this field of --json, such as data.encryption, has this value. "
+    "Repeatable.",
+)
 @click.pass_obj
-def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
+def info(invocation: Invocation, volume: str | None, sizes: bool, expect: tuple[str, ...]) -> None:
     """Describe a volume: its record, layout and features, its locations and their settings.
 
     What the service does not report, or the credentials may not read, is left out. The service
     updates the items and size of a table every few hours.
     """
+    expected = [_expectation(text) for text in expect]
     config = invocation.resolve(whole_volume(volume).volume)
 
     async def work() -> VolumeSummary:
@@ -42,11 +53,34 @@ def info(invocation: Invocation, volume: str | None, sizes: bool) -> None:
             await opened.close()
 
     document = _document(run_loop(work))
+    unmet = [text for name, value in expected if (text := _unmet(document, name, value))]
     if invocation.json:
         invocation.output.json(document)
-        return
-    for name, text in _lines(document):
-        invocation.output.line(f"{name:>16}: {text}")
+    else:
+        for name, text in _lines(document):
+            invocation.output.line(f"{name:>16}: {text}")
+    for text in unmet:
+        warn(text, as_json=invocation.json)
+    if unmet:
+        raise click.exceptions.Exit(ExitCode.FAILURE)
+
+
+def _expectation(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise click.UsageError(f"--expect {text!r} is not FIELD=VALUE")
+    return name, value
+
+
+def _unmet(document: dict[str, Any], name: str, expected: str) -> str:
+    """How a field differs from its expected value; empty if it does not."""
+    found: Any = document
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if found is None:
+        return f"expected {name} {expected}, but there is no such field, or it is not reported"
+    text = found if isinstance(found, str) else json.dumps(found)
+    return "" if text == expected else f"expected {name} {expected}, found {text}"
 
 
 def _document(summary: VolumeSummary) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from s3k_async._core.concurrency import run_all
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.event_loop import run_loop
+from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
+from s3k_async.cli.reporting import warn
 from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, UnfinishedUpload
@@ -32,9 +34,20 @@ ABORTED: Final = 16
     "7d.",
 )
 @click.option("--abort", is_flag=True, help="Abort them. Needs --older-than.")
+@click.option(
+    "--expect",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Exit with 1, and abort nothing, unless there are N of them.",
+)
 @click.pass_obj
 def uploads(
-    invocation: Invocation, /, volume: str | None, older_than: int | None, abort: bool
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    older_than: int | None,
+    abort: bool,
+    expect: int | None,
 ) -> None:
     """List the unfinished uploads of data and log: of running writers, and of crashed ones.
 
@@ -60,6 +73,12 @@ def uploads(
                 found = [each for each in found if 0 < each.upload.started_ms <= before_ms]
             for each in sorted(found, key=lambda each: each.upload.started_ms):
                 _print(invocation, each)
+            if expect not in (None, len(found)):
+                warn(
+                    f"expected {plural(expect, 'unfinished upload')}, found {len(found):,}",
+                    as_json=invocation.json,
+                )
+                raise click.exceptions.Exit(ExitCode.FAILURE)
             if abort:
                 opened.store.require_writable(ROOT)
                 audit = AuditTrail(opened.log_blobs, opened.store.runtime.uuid())
