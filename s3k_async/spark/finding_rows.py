@@ -62,6 +62,8 @@ class FindingCounts:
     kinds: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Of actions."""
+    repaired: Counter[str] = field(default_factory=Counter)
+    """Kinds of the findings that were repaired."""
     collectable_bytes: int = 0
     tags: Counter[str] = field(default_factory=Counter)
 
@@ -74,10 +76,12 @@ class FindingCounts:
                 self.collectable_bytes += row["size"] if row["kind"] == "collectable_data" else 0
             elif row["tag"] == "repaired":
                 self.outcomes[row["action"], row["outcome"]] += 1
+                self.repaired[row["kind"]] += row["outcome"] == "done"
             yield row
         document = {
             "kinds": self.kinds,
             "outcomes": [[*key, count] for key, count in self.outcomes.items()],
+            "repaired": self.repaired,
             "collectable_bytes": self.collectable_bytes,
             "tags": self.tags,
         }
@@ -90,6 +94,7 @@ class FindingCounts:
         self.outcomes.update(
             {(action, outcome): count for action, outcome, count in found["outcomes"]}
         )
+        self.repaired.update(found["repaired"])
         self.collectable_bytes += found["collectable_bytes"]
         self.tags.update(found["tags"])
 

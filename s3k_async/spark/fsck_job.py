@@ -7,7 +7,7 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from s3k_async._core.observation import Metrics, Observer
 from s3k_async.errors import ReadOnlyVolumeError
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import ROUNDS, RepairReport
@@ -108,6 +109,7 @@ def repair(
     tasks: int | None = None,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
+    metrics: Sequence[Metrics] = (),
 ) -> JobResult[RepairReport]:
     """Repair what `verify` finds in a volume, or below a path of it, as `s3k fsck repair` does.
 
@@ -118,7 +120,8 @@ def repair(
     to repair. Safe beside writers, with repeated tasks, and with speculation: every action is
     conditional and rechecked immediately before. The audit trail, `audit/<report.run>/` in the log
     location, has a separate name for each attempt at each part. Repeating it after an error is
-    always safe; with the same `checkpoint` it resumes.
+    always safe; with the same `checkpoint` it resumes. `metrics` receive an event for each repair,
+    on the driver, at the end of its stage; of a stage that an interrupted run has finished, again.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
     """
@@ -133,13 +136,14 @@ def repair(
                 "the volume is open for reading only", path=scans.volume.record.name
             )
         report = RepairReport("" if dry_run else scans.scope.runtime.uuid(), dry_run)
+        observer = Observer(metrics, scans.volume.record.name)
         repairs = spark.createDataFrame([], spark_schema(REPAIRS))
         while report.rounds < ROUNDS:
             report.rounds += 1
             over = f"{report.rounds:02d}/round"
             if job.saved(over) is not None:
                 continue  # finished by an interrupted run
-            of_round, more = repair_round(scans, _turn(scans, report), report)
+            of_round, more = repair_round(scans, _turn(scans, report), report, observer)
             job.save(over, {})
             repairs = repairs.unionAll(of_round)
             if not more:

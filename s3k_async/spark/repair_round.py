@@ -7,6 +7,7 @@ nothing the second time. Each attempt of a task has an audit trail for each part
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from s3k_async._core.observation import Observer
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.collector import Collector
@@ -107,17 +109,23 @@ class RepairTask:
             yield result_of("trail", line=name)
 
 
-def repair_round(scans: ScanJob, turn: RepairTask, report: RepairReport) -> tuple[DataFrame, bool]:
-    """Scan the volume and repair it. Returns rows of REPAIRS, and whether another round is
-    needed."""
+def repair_round(
+    scans: ScanJob, turn: RepairTask, report: RepairReport, observer: Observer
+) -> tuple[DataFrame, bool]:
+    """Scan the volume and repair it. Returns rows of REPAIRS, and whether another round is needed.
+    `observer` receives an event for each repair, when the results of its stage are known."""
     within = f"{turn.number:02d}/"
     scans.job.resumed = False
     with closing(scans.scan(within, turn.now_ms)) as scanned:
-        return _repaired(scans, turn, scanned, report)
+        return _repaired(scans, turn, scanned, report, observer)
 
 
 def _repaired(
-    scans: ScanJob, turn: RepairTask, scanned: ScanResult, report: RepairReport
+    scans: ScanJob,
+    turn: RepairTask,
+    scanned: ScanResult,
+    report: RepairReport,
+    observer: Observer,
 ) -> tuple[DataFrame, bool]:
     within, job = f"{turn.number:02d}/", scans.job
     target = replace(turn.target, directories=scanned.directories)
@@ -128,8 +136,7 @@ def _repaired(
     this, own = turn.round(scans.volume, scanned.collector, "driver")
     scans.run(this.loose)
     if this.finished:
-        report.left.add(own.left.findings)
-        report.add(own.repairs)
+        _take_own(own, report, observer)
         return _own(scans, turn, own), True
     turn = replace(turn, unfinished=frozenset(scanned.collector.unfinished))
     frame = job.stage(
@@ -139,7 +146,7 @@ def _repaired(
         lambda: scans.by_part(scanned).mapInArrow(_objects(turn), spark_schema(RESULTS)),
     )
     results = [objects := Findings(frame)]
-    _take(objects, report)
+    _take(objects, report, observer)
     if objects.sum.tags["lonely"]:
         children = frame.where(sf.col("tag") == "lonely").select("line").repartition(job.tasks)
         later = objects.sum.tags["waiting"] > 0 and this.done + report.done > before
@@ -150,15 +157,14 @@ def _repaired(
             lambda: children.mapInArrow(_parents(turn, later=later), spark_schema(RESULTS)),
         )
         results.append(Findings(parents))
-        _take(results[-1], report)
+        _take(results[-1], report, observer)
     if this.done + report.done == before:
         this.waiting.update(
             {json.loads(row.line): finding_of(row) for row in objects.rows("waiting")}
         )
         scanned.know_log_of(this.waiting.keys())
         scans.run(this.unknown_directories)
-    report.left.add(own.left.findings)
-    report.add(own.repairs)
+    _take_own(own, report, observer)
     frames = [each.frame for each in results]
     repairs = (
         reduce(DataFrame.unionAll, frames).where(sf.col("tag") == "repaired").drop("tag", "line")
@@ -176,10 +182,24 @@ def _own(scans: ScanJob, turn: RepairTask, report: RepairReport) -> DataFrame:
     return frame.drop("tag", "line")
 
 
-def _take(found: Findings, report: RepairReport) -> None:
+def _take_own(own: RepairReport, report: RepairReport, observer: Observer) -> None:
+    """Count the driver's own findings and repairs."""
+    report.left.add(own.left.findings)
+    report.add(own.repairs)
+    _observe(observer, Counter(each.finding.kind for each in own.repairs if each.outcome == "done"))
+
+
+def _take(found: Findings, report: RepairReport, observer: Observer) -> None:
     found.add_to(report.left)
     report.repairs += found.repairs()[: max(0, LISTED - len(report.repairs))]
     report.outcomes.update(found.sum.outcomes)  # type: ignore[arg-type]
+    _observe(observer, found.sum.repaired)
+
+
+def _observe(observer: Observer, repaired: Counter[str]) -> None:
+    """Report the events of repairs, which tasks cannot."""
+    for kind in repaired.elements():
+        observer.event(f"fsck.repaired.{kind}")
 
 
 def _was_repeated(scans: ScanJob, turn: RepairTask, results: Sequence[Findings]) -> bool:

@@ -49,6 +49,7 @@ from s3k_async.spark.shuffle_rows import batch_of, divided, parts_of
 from s3k_async.table.codec import from_items
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.observation.recorder import Recorder
 from tests.spark.places import all_items, embedded, on
 from tests.support import FakeClock, fake_runtime
 from tests.torture.damage import DAMAGES, GRACE, ONLY, YOUNG_BYTES, Scene
@@ -232,6 +233,30 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     assert same_counts(report, expected)
 
 
+def test_each_repair_is_an_event_on_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    place = embedded(tmp_path)
+
+    async def without_entries() -> None:
+        await init_volume(place)
+        async with S3kClient(config=place) as client:
+            await client.write_many([(f"/d/{number}", b"data") for number in range(3)])
+        volume = await open_volume(place)
+        for number in range(2):
+            stored = await volume.store.get(f"/d/{number}")
+            assert stored is not None
+            await volume.items.write(Delete(volume.store.keys.of(stored), Condition()))
+        await volume.close()
+
+    asyncio.run(without_entries())
+    recorder = Recorder()
+    repair(spark, place, grace=0, tasks=2, metrics=[recorder])
+    assert recorder.events == []
+    _, report = repair(spark, place, grace=0, tasks=2, dry_run=False, metrics=[recorder])
+    assert report.done == 2
+    assert recorder.events == ["fsck.repaired.entry_missing"] * 2
+    assert (recorder.started, recorder.sent) == ([], [])
+
+
 @pytest.mark.slow
 def test_repair_leaves_what_one_machine_does(
     spark: SparkSession, damaged: Path, tmp_path: Path
@@ -251,8 +276,14 @@ def test_repair_leaves_what_one_machine_does(
     assert in_order(dry.left.findings) == in_order(expected.left.findings)
 
     expected = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    repairs, report = repair(spark, places["spark"], grace=GRACE, tasks=2, dry_run=False)
+    recorder = Recorder()
+    repairs, report = repair(
+        spark, places["spark"], grace=GRACE, tasks=2, dry_run=False, metrics=[recorder]
+    )
     assert [each for each in report.repairs if each.outcome == "failed"] == []
+    assert Counter(recorder.events) == Counter(
+        f"fsck.repaired.{each.finding.kind}" for each in report.repairs if each.outcome == "done"
+    )
     assert report.done >= 20
     assert {row.outcome for row in repairs.collect()} == {each.outcome for each in report.repairs}
     kinds = {
