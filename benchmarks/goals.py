@@ -73,6 +73,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         *_at_latency(run),
         *_embedded(run),
         *_backends(run),
+        *_sync(run),
     ]
     return [line for line in lines if line is not None]
 
@@ -272,6 +273,21 @@ def _backends(run: _Run) -> list[Verdict]:
                 work = f"{verb} of small objects, {contender}, against S3 over HTTP"
                 lines.append(Verdict(work, "faster", f"{low} to {high}", min(found) > 1))
     return lines
+
+
+def _sync(run: _Run) -> list[Verdict]:
+    """A second sync of unchanged files beside the AWS command line, if that was measured."""
+    return [
+        Verdict(
+            f"second sync of {mine.case}: {mine.contender}, against aws s3 sync",
+            "faster",
+            _times(ratio),
+            ratio > 1,
+        )
+        for contender in ("ours", "ours, embedded")
+        for mine, ratio in run.ratios("second sync", contender)
+        if mine.baseline == "aws s3 sync"
+    ]
 
 
 LIST_SLOWER = 1.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,28 @@ def test_what_is_measured_twice_is_compared_with_what_stood_beside_it() -> None:
         "recursive rename, 100 files": "40×",
         "recursive rename, 100 files, with its operation log": "30×",
     }
+
+
+def test_a_second_sync_has_a_goal_if_the_aws_command_line_was_there() -> None:
+    def synced(contender: str, seconds: float, baseline: str) -> Result:
+        case = "5,000 unchanged files in 50 directories"
+        return replace(result("second sync", case, contender, [seconds], 5_000), baseline=baseline)
+
+    def goals(results: list[Result]) -> dict[str, tuple[str, bool | None]]:
+        lines = [line for line in verdicts(results) if line.work.startswith("second sync")]
+        return {line.work.split(": ")[1]: (line.measured, line.met) for line in lines}
+
+    aws = "aws s3 sync"
+    results = [
+        synced(aws, 1.2, aws),
+        synced("ours", 1.5, aws),
+        synced("ours, embedded", 0.6, aws),
+    ]
+    assert goals(results) == {
+        "ours, against aws s3 sync": ("0.8×", False),
+        "ours, embedded, against aws s3 sync": ("2.0×", True),
+    }
+    assert goals([synced(each, 1.0, "ours") for each in ("ours", "ours, embedded")]) == {}
 
 
 def test_the_page_is_written_between_its_markers_only(tmp_path: Path) -> None:
