@@ -304,6 +304,32 @@ async def _rename(fs: S3kClient, path: str) -> str:
     return "ok" if moved else "NOT MOVED"
 
 
+async def _copy(fs: S3kClient, path: str) -> str:
+    await fs.copy(path, "/copied")
+    return _known(await fs.read("/copied"))
+
+
+async def _append(fs: S3kClient, path: str) -> str:
+    """The file is read, too: appending reads nothing. A missing one is created."""
+    async with fs.open(path, "ab") as writer:
+        await writer.write(b"+")
+    data = await fs.read(path)
+    if data == b"+":
+        return "new file"
+    return _known(data[:-1]) if data.endswith(b"+") else "WRONG BYTES"
+
+
+async def _delete_directory(fs: S3kClient, path: str) -> str:
+    await fs.delete("/d", recursive=True)
+    return "STILL THERE" if await fs.exists("/d") or await fs.exists(path) else "ok"
+
+
+async def _undelete(fs: S3kClient, path: str) -> str:
+    await fs.delete(path)
+    await fs.undelete(path)
+    return _known(await fs.read(path))
+
+
 async def stream(ground: Ground, make: Change) -> str:
     """What an open file does that was opened before the change."""
     async with S3kClient(config=ground.config) as fs:
@@ -322,8 +348,12 @@ VERBS: Final[Mapping[str, Verb]] = {
     "read": _read,
     "range": _range,
     "overwrite": _overwrite,
-    "delete": _delete,
+    "append": _append,
+    "copy": _copy,
     "rename": _rename,
+    "delete": _delete,
+    "delete -r": _delete_directory,
+    "undelete": _undelete,
 }
 
 
