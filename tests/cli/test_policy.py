@@ -25,7 +25,7 @@ from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.cli.conftest import Cli, Done
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
-from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before
+from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before, without
 from tests.engines.process import Engine
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 
@@ -231,15 +231,6 @@ def guarded(
 
 def actions_of(policy: Mapping[str, Any]) -> set[str]:
     return {action for statement in policy["Statement"] for action in statement["Action"]}
-
-
-def without(policy: dict[str, Any], action: str) -> dict[str, Any]:
-    """A policy that does not allow an action."""
-    statements = [
-        {**each, "Action": [kept for kept in each["Action"] if kept != action]}
-        for each in policy["Statement"]
-    ]
-    return {**policy, "Statement": statements}
 
 
 # The document

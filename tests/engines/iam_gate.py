@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree as ET
 
-__all__ = ["Access", "Gate", "gate_before"]
+__all__ = ["Access", "Gate", "gate_before", "without"]
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 Policy: TypeAlias = Mapping[str, Any]
@@ -71,6 +71,15 @@ class Gate:
 def is_allowed(policy: Policy, access: Access) -> bool:
     """Whether a policy without denials allows it."""
     return any(_applies(statement, access) for statement in policy["Statement"])
+
+
+def without(policy: dict[str, Any], action: str) -> dict[str, Any]:
+    """A policy that does not allow an action."""
+    statements = [
+        {**each, "Action": [kept for kept in each["Action"] if kept != action]}
+        for each in policy["Statement"]
+    ]
+    return {**policy, "Statement": statements}
 
 
 def _applies(statement: Mapping[str, Any], access: Access) -> bool:

@@ -6,13 +6,17 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+from pyspark.errors import PySparkException
+
 from s3k_async import S3kSyncClient
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.errors import PermissionDeniedError
 from s3k_async.spark import gc, listing, purge, rename_files
 from s3k_async.spark.fsck_job import repair, verify
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.iam_policies import iam_policy
-from tests.engines.iam_gate import ACCOUNT, gate_before
+from tests.engines.iam_gate import ACCOUNT, gate_before, without
 from tests.engines.volumes import VolumeMaker, volume_backends
 
 if TYPE_CHECKING:
@@ -57,3 +61,21 @@ def test_the_jobs(spark: SparkSession, new_volume: VolumeMaker) -> None:
         used = {each.action for each in gate.allowed}
         more = {"dynamodb:Scan", "s3:ListBucketMultipartUploads"}
         assert more <= used
+
+
+@volume_backends("dynoxide+seaweedfs")
+def test_what_a_job_lacks_is_named(spark: SparkSession, new_volume: VolumeMaker) -> None:
+    """On executors as Spark reports it, and on the driver."""
+    config = new_volume()
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    with gate_before(str(config.table.aws.endpoint), str(config.data.aws.endpoint)) as gate:
+        config = behind(config, gate.endpoint)
+        asyncio.run(init_volume(config))
+        policy = iam_policy(config, "spark", account=ACCOUNT)
+        gate.policy = without(policy, "dynamodb:Scan")
+        with pytest.raises(PySparkException, match="not authorized to perform: dynamodb:Scan"):
+            verify(spark, config, grace=0.0, tasks=2)
+        gate.policy = without(policy, "s3:ListBucketMultipartUploads")
+        with pytest.raises(PermissionDeniedError, match="s3:ListBucketMultipartUploads"):
+            gc(spark, config, grace=0.0, tasks=2, dry_run=False)
