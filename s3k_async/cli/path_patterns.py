@@ -2,7 +2,7 @@
 
 An argument with `*`, `?`, `[` or `{` is a path if that path exists, and otherwise a pattern as in
 `s3k_async.listing.globbing`. With a `/` at the end it matches only directories. A pattern that
-matches nothing is kept, and its command reports it as missing.
+matches nothing is kept: its command reports it as missing, or creates a file of that name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from s3k_async.cli.invocation import Clients
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import S3kError
 
-__all__ = ["expanded", "for_each_path"]
+__all__ = ["expanded", "for_each_path", "is_pattern"]
 
 SPECIAL: Final = frozenset("*?[{")
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path in a volume is a pattern, unless it exists."""
+    return not SPECIAL.isdisjoint(path)
 
 
 async def expanded(clients: Clients, paths: Sequence[str]) -> list[str]:
@@ -41,7 +46,7 @@ async def _matches(clients: Clients, text: str) -> list[str]:
     `S3kClient.glob`."""
     try:
         address = parse_address(text)
-        if not SPECIAL & {*address.path}:
+        if not is_pattern(address.path):
             return []
         client = await clients.of(address)
     except S3kError:

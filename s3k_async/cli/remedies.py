@@ -42,7 +42,28 @@ _BY_MESSAGE: Final[Mapping[tuple[str | None, str], str]] = {
 }
 """Before `_BY_COMMAND`."""
 _EXPANDING: Final = frozenset(
-    ("cat", "checksum", "count", "cp", "du", "get", "head", "mv", "presign", "rm", "stat", "tail")
+    (
+        "append",
+        "attr",
+        "cat",
+        "checksum",
+        "compact",
+        "count",
+        "cp",
+        "du",
+        "get",
+        "head",
+        "ls",
+        "mv",
+        "presign",
+        "rm",
+        "stat",
+        "tail",
+        "touch",
+        "truncate",
+        "verify",
+        "versions",
+    )
 )
 """Commands that take patterns for paths (`path_patterns`)."""
 _NO_VOLUME: Final = (
@@ -84,6 +105,8 @@ def _for_pattern(error: PathNotFoundError, command: str | None) -> str:
         return ""
     if error.message.startswith("no such local"):
         return "the shell expands patterns of local files, unless they are quoted"
+    if command == "undelete":
+        return "patterns match only existing paths: -r DIRECTORY brings back what was below it"
     reason = "nothing matches the pattern" if command in _EXPANDING else "patterns are not expanded"
     return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
 

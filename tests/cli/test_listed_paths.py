@@ -49,6 +49,23 @@ def test_a_list_of_several_volumes(
     cli.fails(2, "verify", "/a", "-f", "-")
 
 
+def test_a_pattern_is_no_missing_entry(
+    cli: Cli, volume: str, small_tree: Tree, hook: Hook, other_volume: str
+) -> None:
+    assert cli.ok("verify", "/a/*.txt", "/a/b/*").lines == [
+        f"clean: 3 files, 2,010 bytes in {volume}/"
+    ]
+    refused = cli.fails(3, "verify", "/top.txt", "/a/*.gone")
+    assert "nothing matches the pattern" in refused.errors
+    assert refused.lines == []
+    assert kinds(hook) == []
+    listed = cli("verify", "-f", "-", stdin=b"/a/*\n")
+    assert (listed.code, listed.lines[0].split(":")[0]) == (9, "entry_missing")
+    part = cli("verify", "./nope:/*", "/top.txt")
+    assert part.code == 10
+    assert f"clean: 1 file, 3 bytes in {volume}/" in part.lines
+
+
 def test_addresses_of_one_volume_have_one_summary(cli: Cli) -> None:
     cli.ok("init", "./vol")
     cli.ok("put", "-", "./vol:/in/a.txt", stdin=b"1")

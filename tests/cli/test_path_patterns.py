@@ -72,6 +72,95 @@ def test_patterns_of_sources(cli: Cli, small_tree: Tree) -> None:
     assert cli("cp", "/a/*.txt", "/a/b/*", "/top.txt").code == 1
 
 
+def test_ls_of_patterns_and_several_paths(
+    cli: Cli, small_tree: Tree, volume: str, other_volume: str
+) -> None:
+    assert cli.ok("ls", "/a/one.txt").lines == ["/a/one.txt"]
+    assert cli.ok("ls", "/a/*.txt").lines == ["/a/one.txt"]
+    assert cli.ok("ls", "/a/*").lines == ["/a/one.txt", "/a/b/three.txt", "/a/b/two.csv"]
+    assert cli.ok("ls", "/a/*/").lines == ["/a/b/three.txt", "/a/b/two.csv"]
+    assert cli.ok("ls", "/a", "/top.txt", "/empty").lines == ["/top.txt", "/a/b/", "/a/one.txt"]
+    assert cli.ok("ls", "-R", "/top.txt", "/a").lines == [
+        "/top.txt",
+        "/a/b/",
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+        "/a/one.txt",
+    ]
+    assert [line.split()[-1] for line in cli.ok("ls", "-l", "/a/*").lines] == [
+        "/a/one.txt",
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+    ]
+    assert [line["path"] for line in cli.ok("ls", "--json", "/top.txt", "/a").json_lines()] == [
+        "/top.txt",
+        "/a/b",
+        "/a/one.txt",
+    ]
+    assert cli.ok("ls", "/empty").out == ""
+    cli.ok("ls", "-o", "all.jsonl", "/a/*")
+    assert Path("all.jsonl").read_text().count('"path"') == 3
+    cli.ok("ls", "-o", "all.parquet", "/a", "/a/b")
+    assert Path("all.parquet").stat().st_size
+    cli.ok("put", "-", f"{other_volume}/x", stdin=b"1")
+    mixed = cli.ok("ls", "/top.txt", f"{other_volume}/").lines
+    assert mixed == [f"{volume}/top.txt", f"{other_volume}/x"]
+
+
+def test_ls_reports_what_is_missing_and_lists_the_rest(cli: Cli, small_tree: Tree) -> None:
+    assert "nothing matches the pattern" in cli.fails(3, "ls", "/gone*").errors
+    done = cli.fails(10, "ls", "/gone", "/a/one.txt")
+    assert done.lines == ["/a/one.txt"]
+    assert "/gone" in done.errors
+    assert "alone" in cli.fails(2, "ls", "s3://bucket/a", "/a").errors
+
+
+def test_patterns_of_attributes_and_changes(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("attr", "--mode", "600", "/a/*")
+    assert [each["path"] for each in cli.ok("attr", "--json", "/a/*").json_lines()] == [
+        "/a/b",
+        "/a/one.txt",
+    ]
+    assert "0600" in cli.ok("attr", "/a/o*").out
+    assert len(cli.ok("versions", "--json", "/a/*.txt").json_lines()) >= 1
+    assert "nothing matches" in cli.fails(3, "versions", "/a/*.gone").errors
+    cli.ok("truncate", "-s", "3", "/a/b/*")
+    assert cli.ok("cat", "/a/b/*").output == bytes(3) + b"222"
+    assert [each["path"] for each in cli.ok("compact", "--json", "/a/b/*").json_lines()] == [
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+    ]
+    cli.fails(3, "truncate", "-s", "3", "/a/*.gone")
+    cli.fails(3, "compact", "/a/*.gone")
+
+
+def test_a_created_file_has_the_name_of_a_pattern_without_matches(
+    cli: Cli, small_tree: Tree
+) -> None:
+    before = cli.ok("stat", "--json", "/a/one.txt").json()["mtime_ms"]
+    cli.ok("touch", "/a/*.txt")
+    assert cli.ok("ls", "/a").lines == ["b/", "one.txt"]
+    assert cli.ok("stat", "--json", "/a/one.txt").json()["mtime_ms"] > before
+    cli.ok("append", "-", "/a/o*.txt", stdin=b"!")
+    assert cli.ok("cat", "/a/one.txt").output == b"1" * 10 + b"!"
+    several = cli.fails(2, "append", "-", "/a/b/*", stdin=b"!")
+    assert "matches 2 paths" in several.errors
+    assert cli.ok("ls", "/a/b").lines == ["three.txt", "two.csv"]
+    cli.ok("touch", "/empty/*.txt")
+    cli.ok("append", "-", "/empty/?", stdin=b"x")
+    assert cli.ok("ls", "/empty").lines == ["*.txt", "?"]
+
+
+def test_every_match_must_fulfil_a_condition(cli: Cli, small_tree: Tree) -> None:
+    assert cli("test", "-e", "/a/*").code == 0
+    assert cli("test", "-f", "/a/*").code == 1
+    assert cli("test", "-f", "/a/*.txt").code == 0
+    assert cli("test", "-d", "/a/*/").code == 0
+    assert cli("test", "-e", "/gone*").code == 1
+    assert cli.ok("test", "--json", "-s", "/a/b/t*v").json() == {"path": "/a/b/t*v", "result": True}
+    assert cli("test", "-s", "/a/b/*").code == 1
+
+
 def test_a_pattern_of_directories(cli: Cli, small_tree: Tree) -> None:
     cli.ok("rm", "-r", "/a/*/")
     assert cli.ok("ls", "/a").lines == ["one.txt"]

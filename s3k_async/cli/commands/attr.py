@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, status_fields
+from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import parse_address
 from s3k_async.model import FileStatus
 
@@ -56,7 +57,7 @@ def attr(
         if invocation.json:
             invocation.output.json(status_fields(status))
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 def _show(invocation: Invocation, path: str, status: FileStatus) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from s3k_async.cli.bucket_lookups import (
     list_bucket_to_file,
     show_totals,
 )
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -27,14 +27,16 @@ from s3k_async.cli.listing_files import (
     write_parquet,
 )
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
-from s3k_async.cli.path_patterns import for_each_path
-from s3k_async.cli.volume_addresses import Address, parse_address
-from s3k_async.errors import ConfigError
+from s3k_async.cli.path_patterns import expanded, for_each_path
+from s3k_async.cli.volume_addresses import Address, parse_address, shown
+from s3k_async.errors import ConfigError, S3kError
 from s3k_async.listing.globbing import compile_pattern
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.settings.options import Option, parse
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from s3k_async.client import S3kClient
 
 __all__ = ["du", "find", "ls", "stat", "tree"]
@@ -58,7 +60,7 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
 
 
 @click.command(cls=VolumeCommand)
-@click.argument("path", default=":/")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-R", "--recursive", is_flag=True, help="List everything below, with full paths.")
 @click.option("-l", "--long", is_flag=True, help="Include type, size and modification time.")
 @click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
@@ -81,7 +83,7 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
 @click.pass_obj
 def ls(
     invocation: Invocation,
-    path: str,
+    paths: tuple[str, ...],
     recursive: bool,
     long: bool,
     human: bool,
@@ -92,13 +94,19 @@ def ls(
     """List the names in a directory, directories with a trailing /; or one file. Also of a bucket
     without a volume: s3://BUCKET/PREFIX.
 
-    On a terminal, names are in columns; elsewhere, and with -l or -R, one per line. With -l the
+    Of several PATHs or a pattern, files are listed first, then the contents of each directory, all
+    with full paths; with the volume if there are several. On a terminal, names are in columns; full
+    paths, and elsewhere, one per line. With -l the
     type is d (directory), - (file) or w (being written), and times are in UTC. Listings of up to
     10,000 entries are sorted by path. With --json, one JSON object per line. With -o, all
     attributes of each entry in no particular order, as JSON lines or Parquet, with bounded memory;
     of a bucket, paths are keys after a /, and times of directories 0.
     """
-    if (bucket := bucket_address(path)) is not None:
+    operands = paths or (":/",)
+    buckets = [found for path in operands if (found := bucket_address(path)) is not None]
+    if buckets and len(operands) > 1:
+        raise click.UsageError("list a bucket without a volume alone: one s3://BUCKET/PREFIX")
+    for bucket in buckets:
         if everything:
             raise click.UsageError("-a needs a volume")
         if (target := _listing_file(file, kind, long=long, human=human)) is not None:
@@ -106,11 +114,12 @@ def ls(
         else:
             list_bucket(invocation, bucket, recursive=recursive, long=long, human=human)
         return
-    address = parse_address(path)
+    for path in operands:
+        parse_address(path)
     if (target := _listing_file(file, kind, long=long, human=human)) is not None:
-        _list_to_file(invocation, address, *target, recursive, everything)
+        _list_to_file(invocation, operands, *target, recursive, everything)
         return
-    _list_names(invocation, address, recursive, long, human, everything)
+    _list_names(invocation, operands, recursive, long, human, everything)
 
 
 def _listing_file(
@@ -128,29 +137,32 @@ def _listing_file(
 
 def _list_names(
     invocation: Invocation,
-    address: Address,
+    operands: Sequence[str],
     recursive: bool,
     long: bool,
     human: bool,
     everything: bool,
 ) -> None:
-    async def work(clients: Clients) -> None:
+    async def one(clients: Clients, path: str, *, in_full: bool, with_volume: bool) -> None:
+        address = parse_address(path)
         client = await clients.of(address)
         top = normalize(address.path)
         found = client.list(top, recursive=recursive, include_uncommitted=everything)
         names: list[str] = []
-        in_columns = invocation.output.is_terminal and not (invocation.json or long or recursive)
+        in_columns = invocation.output.is_terminal and not (invocation.json or long or in_full)
         async with aclosing(_in_order(found)) as statuses:
             async for status in statuses:
                 if invocation.json:
                     invocation.output.json(status_fields(status))
                     continue
-                name = status.path if recursive or status.path == top else status.name
-                shown = name + "/" if status.is_dir else name
+                name = status.path if in_full or status.path == top else status.name
+                if with_volume:
+                    name = shown(client, status.path)
+                text = name + "/" if status.is_dir else name
                 if not in_columns:
-                    invocation.output.line(_long_line(status, shown, human) if long else shown)
+                    invocation.output.line(_long_line(status, text, human) if long else text)
                     continue
-                names.append(shown)
+                names.append(text)
                 if len(names) > SORTED:
                     in_columns = False
                     for each in names:
@@ -158,25 +170,68 @@ def _list_names(
         if in_columns:
             invocation.output.columns(names)
 
+    async def work(clients: Clients) -> None:
+        paths = await _files_first(clients, operands)
+        in_full = recursive or len(paths) > 1 or paths != list(operands)
+        several = len({parse_address(path).volume for path in paths}) > 1
+        await for_each(paths, lambda path: one(clients, path, in_full=in_full, with_volume=several))
+
     invocation.run(work)
+
+
+async def _files_first(clients: Clients, operands: Sequence[str]) -> list[str]:
+    """The operands and the paths that match patterns among them, directories last."""
+    paths = await expanded(clients, operands)
+    if len(paths) == 1:
+        return paths
+    files: list[str] = []
+    directories: list[str] = []
+    for path in paths:
+        (directories if await _is_directory(clients, path) else files).append(path)
+    return files + directories
+
+
+async def _is_directory(clients: Clients, path: str) -> bool:
+    """Whether a directory is at a path; not, if the volume cannot be read, which a listing of the
+    path reports."""
+    address = parse_address(path)
+    try:
+        return await (await clients.of(address)).is_dir(address.path)
+    except S3kError:
+        return False
 
 
 def _list_to_file(
     invocation: Invocation,
-    address: Address,
+    operands: Sequence[str],
     file: str,
     kind: ListingFormat,
     recursive: bool,
     everything: bool,
 ) -> None:
-    async def work(clients: Clients) -> int | None:
-        client = await clients.of(address)
-        if kind == "parquet":
-            batches = client.list_batches(
+    async def listed(addresses: Sequence[Address], clients: Clients) -> AsyncIterator[FileStatus]:
+        for address in addresses:
+            client = await clients.of(address)
+            async for status in client.list(
                 address.path, recursive=recursive, include_uncommitted=everything
-            )
-            return await write_parquet(batches, file)
-        found = client.list(address.path, recursive=recursive, include_uncommitted=everything)
+            ):
+                yield status
+
+    async def batches(
+        addresses: Sequence[Address], clients: Clients
+    ) -> AsyncIterator[pa.RecordBatch]:
+        for address in addresses:
+            client = await clients.of(address)
+            async for batch in client.list_batches(
+                address.path, recursive=recursive, include_uncommitted=everything
+            ):
+                yield batch
+
+    async def work(clients: Clients) -> int | None:
+        addresses = [parse_address(path) for path in await expanded(clients, operands)]
+        if kind == "parquet":
+            return await write_parquet(batches(addresses, clients), file)
+        found = listed(addresses, clients)
         if file != STANDARD_OUTPUT:
             return await write_jsonl(found, file)
         async for status in found:
@@ -188,10 +243,10 @@ def _list_to_file(
         invocation.say(f"wrote {plural(count, 'entry')} to {file}", entries=count, file=file)
 
 
-def _long_line(status: FileStatus, shown: str, human: bool) -> str:
+def _long_line(status: FileStatus, name: str, human: bool) -> str:
     kind = "d" if status.is_dir else "-" if status.committed else "w"
     size = "-" if status.is_dir else human_size(status.size) if human else str(status.size)
-    return f"{kind} {size:>{6 if human else 13}} {time_text(status.mtime_ms)} {shown}"
+    return f"{kind} {size:>{6 if human else 13}} {time_text(status.mtime_ms)} {name}"
 
 
 @click.command(cls=VolumeCommand)

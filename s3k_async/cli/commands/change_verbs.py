@@ -16,7 +16,7 @@ from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
-from s3k_async.cli.path_patterns import expanded
+from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.transfers import (
     Transfer,
     TrashNotice,
@@ -397,7 +397,10 @@ def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None
             raise PathNotFoundError("no such parent directory; -p creates it", path=split(place)[0])
         return await client.makedirs(place, exist_ok=parents)
 
-    _make_each(invocation, paths, make)
+    async def one(clients: Clients, path: str) -> None:
+        await _make_one(invocation, clients, path, make)
+
+    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
 
 
 @click.command(cls=VolumeCommand)
@@ -406,18 +409,20 @@ def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None
 def touch(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """Create empty files, or update the modification time of files. With --json, one JSON object
     per line."""
-    _make_each(invocation, paths, lambda client, path: client.touch(path))
+
+    async def one(clients: Clients, path: str) -> None:
+        await _make_one(invocation, clients, path, lambda client, place: client.touch(place))
+
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
-def _make_each(
+async def _make_one(
     invocation: Invocation,
-    paths: tuple[str, ...],
+    clients: Clients,
+    path: str,
     make: Callable[[S3kClient, str], Awaitable[FileStatus]],
 ) -> None:
-    async def one(clients: Clients, path: str) -> None:
-        address = parse_address(path)
-        status = await make(await clients.of(address), address.path)
-        if invocation.json:
-            invocation.output.json(status_fields(status))
-
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    address = parse_address(path)
+    status = await make(await clients.of(address), address.path)
+    if invocation.json:
+        invocation.output.json(status_fields(status))

@@ -14,9 +14,10 @@ from s3k_async.bulk.transfer import CHUNK
 from s3k_async.cli.command import Size, VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, status_fields
+from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.volume_addresses import parse_address, shown
-from s3k_async.errors import CrossVolumeError, IsDirectoryError
+from s3k_async.errors import CrossVolumeError, InvalidArgumentError, IsDirectoryError
 from s3k_async.model import ChangeResult, FileStatus
 from s3k_async.storage.extents import has_extents
 
@@ -32,12 +33,19 @@ __all__ = ["append", "compact", "concat", "pieces", "truncate"]
 @click.pass_obj
 def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> None:
     """Add local files at the end of a file, which is created if it does not exist; LOCAL - is
-    standard input. All of them become visible together."""
-    address = parse_address(target)
+    standard input. All of them become visible together. A pattern must match one file."""
+    parse_address(target)
     if sources.count("-") > 1:
         raise click.UsageError("standard input can be read once")
 
     async def work(clients: Clients) -> tuple[str, FileStatus, int]:
+        matches = await expanded(clients, [target])
+        if len(matches) > 1:
+            raise InvalidArgumentError(
+                f"the pattern matches {len(matches):,} paths, and append changes one file",
+                path=target,
+            )
+        address = parse_address(matches[0])
         client = await clients.of(address)
         async with client.open(address.path, "ab") as file:
             for source in sources:
@@ -86,7 +94,7 @@ def truncate(invocation: Invocation, paths: tuple[str, ...], size: int) -> None:
         client = await clients.of(address)
         _say(invocation, "", await client.truncate(address.path, size))
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 @click.command(cls=VolumeCommand)
@@ -137,7 +145,7 @@ def compact(invocation: Invocation, paths: tuple[str, ...], whole: bool, recursi
             lambda each: _compact_one(invocation, client, each, whole=whole),
         )
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 async def _files(client: S3kClient, path: str) -> AsyncGenerator[str, None]:

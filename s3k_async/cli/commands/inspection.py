@@ -13,7 +13,7 @@ from s3k_async.bulk.transfer import verified
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size, version_field
-from s3k_async.cli.path_patterns import for_each_path
+from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.volume_addresses import parse_address, shown
 from s3k_async.errors import PathNotFoundError
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -145,19 +145,23 @@ _CONDITIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {
 def test(context: click.Context, path: str, conditions: tuple[str, ...]) -> None:
     """Exit with 0 if PATH fulfils the condition, and with 1 if not.
 
-    Without an option, whether PATH exists; with several, whether it fulfils all of them. Nothing is
-    printed, except with --json. Other exit codes are those of errors.
+    Without an option, whether PATH exists; with several, whether it fulfils all of them. A pattern
+    must match, and each match fulfil the condition. Nothing is printed, except with --json. Other
+    exit codes are those of errors.
     """
     invocation: Invocation = context.obj
 
-    async def work(clients: Clients) -> bool:
-        address = parse_address(path)
+    async def fulfils(clients: Clients, text: str) -> bool:
+        address = parse_address(text)
         client = await clients.of(address)
         try:
             status = await client.stat(address.path)
         except PathNotFoundError:
             return False
         return all(_CONDITIONS[each](status) for each in conditions)
+
+    async def work(clients: Clients) -> bool:
+        return all([await fulfils(clients, each) for each in await expanded(clients, [path])])
 
     result = invocation.run(work)
     if invocation.json:

@@ -22,11 +22,12 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.path_lists import open_list
+from s3k_async.cli.path_patterns import expanded, is_pattern
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.client import volume_of
 from s3k_async.config import TableLocation, VolumeConfig
-from s3k_async.errors import InvalidArgumentError, S3kError
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.model import ROOT, Progress
@@ -65,7 +66,8 @@ def verify(
 ) -> None:
     """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
-    A directory stands for all files below it. Orphans and entries without a parent directory appear
+    A directory stands for all files below it. A PATH can be a pattern, which must match; lines of
+    FILE are taken literally. Orphans and entries without a parent directory appear
     in no listing: s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and
     lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
     volume to its own sinks. Exits with 9 if there are problems.
@@ -129,26 +131,48 @@ class _Checks:
         null: bool,
         progress: ProgressCallback | None,
     ) -> None:
-        """Check the paths in the arguments or a file. Raises ConfigError,
-        InvalidArgumentError (an empty list), and the errors of lists."""
+        """Check the paths in the arguments or a file. Raises ConfigError, InvalidArgumentError (an
+        empty list), PathNotFoundError (nothing matches a pattern), and the errors of lists."""
         done, total = 0, None
-        async with aclosing(_grouped(paths, file, null=null)) as groups:
+        operands = [each for path in paths for each in await self._expanded(clients, path)]
+        async with aclosing(_grouped(operands, file, null=null)) as groups:
             async for address, some, total in groups:
                 await self._check(clients, address, some)
                 done += len(some)
                 if progress is not None:
                     progress(Progress("verify", done, total, unit="paths"))
 
+    async def _expanded(self, clients: Clients, path: str) -> list[str]:
+        """The argument, or the paths that match it. A pattern is no entry that could be missing:
+        without matches it is an error, and no finding."""
+        address = parse_address(path)
+        check = self._check_of(address) if is_pattern(address.path) else None
+        if check is None or check.error is not None:
+            return [path]
+        try:
+            client = await clients.of(address)
+            matches = await expanded(clients, [path])
+            is_missing = matches == [path] and not await client.exists(address.path)
+        except S3kError as error:
+            check.error = error
+            return [path]
+        if is_missing:
+            raise PathNotFoundError("no such file or directory", path=address.path)
+        return matches
+
     async def _check(self, clients: Clients, address: Address, paths: Sequence[str]) -> None:
-        check = self._by_address.get(address.volume)
-        if check is None:
-            check = self._by_address[address.volume] = self._of(address)
+        check = self._check_of(address)
         if check.error is not None:
             return
         try:
             await (check.verifier or await self._opened(clients, check)).check(paths)
         except S3kError as error:
             check.error = error
+
+    def _check_of(self, address: Address) -> _VolumeCheck:
+        if address.volume not in self._by_address:
+            self._by_address[address.volume] = self._of(address)
+        return self._by_address[address.volume]
 
     def _of(self, address: Address) -> _VolumeCheck:
         """The check of the volume of an address, which may be known by another address."""

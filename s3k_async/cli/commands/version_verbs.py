@@ -8,11 +8,12 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import ProgressCallback
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import past_time
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
+from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.transfers import Transfer, finish, need_distinct, transfer_each
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.errors import CrossVolumeError, PathNotFoundError
@@ -60,7 +61,7 @@ def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
             else:
                 invocation.output.line(_version_line(each))
 
-    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+    invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
 @click.command(cls=VolumeCommand)
