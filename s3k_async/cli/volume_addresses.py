@@ -22,6 +22,7 @@ from s3k_async.namespace.addresses import TABLE_FILE
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
+    from s3k_async.config import VolumeConfig
 
 __all__ = [
     "Address",
@@ -30,6 +31,7 @@ __all__ = [
     "parse_address",
     "parse_volume_address",
     "shown",
+    "shown_in",
     "volume_directory",
     "whole_volume",
 ]
@@ -117,7 +119,14 @@ def volume_directory(path: str) -> tuple[str, str] | None:
 
 def shown(client: S3kClient, path: str) -> str:
     """A path with its volume in the form of a command's argument."""
-    return (client.config.path_prefix or f"s3k://{client.name}") + path
+    return shown_in(client.config, path)
+
+
+def shown_in(config: VolumeConfig, path: str = "/") -> str:
+    """As `shown`, of a configuration; before the volume is opened, one without a name is shown by
+    its table."""
+    named = f"s3k://{config.name}" if config.name else config.where
+    return (config.path_prefix or named) + path
 
 
 @lru_cache(maxsize=128)

@@ -247,10 +247,11 @@ def test_a_queue_is_drained_and_purged(cli: Cli, volume: str, small_tree: Tree, 
     assert [(each["kind"], each["paths"]) for each in found] == [("missing", ["/top.txt"])] * 2
     assert cli.ok(*example("alerts drain")).lines == []
     cli("fsck", *GRACE, "--alerts", f"sqs:{queue}")
-    text = "would delete about 1 message (--yes deletes)"
+    text = f"would delete about 1 message in sqs:{queue} (--yes deletes)"
     assert cli.ok("alerts", "purge", f"sqs:{queue}").lines == [text]
-    assert cli.ok(*example("alerts purge")).lines == ["deleted about 1 message"]
+    assert cli.ok(*example("alerts purge")).lines == [f"deleted about 1 message in sqs:{queue}"]
     assert cli.ok("alerts", "purge", f"sqs:{queue}", "--json").json() == {
+        "sink": f"sqs:{queue}",
         "dry_run": True,
         "messages": 0,
     }

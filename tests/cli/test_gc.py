@@ -41,22 +41,22 @@ def test_it_tells_first_and_deletes_when_it_is_confirmed(
         "deleted: 1 object, 4 bytes",
         "replaced: 1 object, 4 bytes",
         "kept, named: 1 object, 13 bytes",
-        "would delete 2 objects, 8 bytes (--yes deletes)",
+        f"would delete 2 objects, 8 bytes in {garbage}/ (--yes deletes)",
     ]
     assert keys(garbage) == 3
-    assert (
-        cli.ok("gc", garbage, "--grace", "3600", "--yes").lines[-1] == "deleted 2 objects, 8 bytes"
-    )
+    done = cli.ok("gc", garbage, "--grace", "3600", "--yes")
+    assert done.lines[-1] == f"deleted 2 objects, 8 bytes in {garbage}/"
     assert keys(garbage) == 1
     assert cli.ok("cat", "/kept").output == b"kept, and new"
     document = cli.ok("gc", "--grace", "3600", "--yes", "--json").json()
+    assert document["volume"] == f"{garbage}/"
     assert (document["deleted"], document["marked"]) == ({}, {"named": {"objects": 1, "bytes": 13}})
 
 
 def test_what_is_young_is_kept(cli: Cli, garbage: str) -> None:
     assert cli.ok("gc", "--yes").lines == [
         "kept, young: 3 objects, 21 bytes",
-        "deleted 0 objects, 0 bytes",
+        f"deleted 0 objects, 0 bytes in {garbage}/",
     ]
     assert keys(garbage) == 3
 
@@ -83,19 +83,19 @@ def test_a_list_is_swept_later(cli: Cli, garbage: str, later: None, tmp_path: Pa
         "--audit",
         str(audit),
     )
-    assert done.lines[-1] == "deleted 2 objects, 8 bytes"
+    assert done.lines[-1] == f"deleted 2 objects, 8 bytes in {garbage}/"
     assert keys(garbage) == 1
     deeds = [json.loads(line) for line in audit.read_text().splitlines()]
     assert sorted(deed["reason"] for deed in deeds) == ["deleted", "replaced"]
     again = cli.ok("gc", "--grace", "3600", "--sweep", candidates, "--yes")
-    assert again.lines == ["deleted 0 objects, 0 bytes"]
+    assert again.lines == [f"deleted 0 objects, 0 bytes in {garbage}/"]
 
 
 def test_a_volume_without_a_log_has_to_be_ones_own(cli: Cli, later: None) -> None:
     cli.ok("init", "memory://unlogged", "--log-mode", "disabled")
     assert "exclusive" in cli.fails(2, "gc", "memory://unlogged").errors
     assert cli.ok("gc", "memory://unlogged", "--exclusive").lines == [
-        "would delete 0 objects, 0 bytes (--yes deletes)"
+        "would delete 0 objects, 0 bytes in memory://unlogged/ (--yes deletes)"
     ]
 
 

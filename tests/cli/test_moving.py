@@ -35,7 +35,8 @@ def volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_dump_and_load(cli: Cli, volume: str, tmp_path: Path) -> None:
     file = str(tmp_path / "x.dump")
-    assert cli.ok("dump", volume, "-o", file).out == f"dumped 2 files, 2 directories to {file}\n"
+    said = cli.ok("dump", volume, "-o", file).lines
+    assert said == [f"dumped 2 files, 2 directories of {volume}:/ to {file}"]
     copy = str(tmp_path / "copy")
     done = cli.ok("load", file, copy, "--suffix-count", "9", "--copy-bytes-from", volume)
     assert done.out == f"loaded 2 files, 2 directories into {copy}\n"
@@ -50,7 +51,8 @@ def test_json(cli: Cli, volume: str, tmp_path: Path) -> None:
     file = str(tmp_path / "x.parquet")
     done = cli.ok("--json", "dump", f"{volume}:/a", "-o", file, "--format", "parquet").json()
     counts = {"entries": 3, "files": 1, "directories": 2, "bytes": 3}
-    assert done == {"file": file, "format": "parquet", "path": "/a", **counts}
+    origin = {"volume": f"{volume}:/", "path": "/a"}
+    assert done == {"file": file, "format": "parquet", **origin, **counts}
     copy = str(tmp_path / "copy")
     done = cli.ok("load", file, copy, "--copy-bytes-from", volume, "--json").json()
     assert done == {"file": file, "volume": copy, **counts, "skipped": 0, "made": 0}

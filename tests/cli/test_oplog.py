@@ -83,7 +83,8 @@ def test_the_size_of_the_log(cli: Cli, volume: str) -> None:
     assert after["kinds"]["entries"]["objects"] == after["kinds"]["segments"]["objects"] == 0
     *kinds, total = cli.ok("oplog", "size").lines
     assert [line.split()[0] for line in kinds] == list(after["kinds"])
-    assert total == f"{after['objects']} objects, {after['bytes']:,} bytes"
+    assert total == f"{after['objects']} objects, {after['bytes']:,} bytes in {volume}/"
+    assert after["volume"] == f"{volume}/"
 
 
 def test_the_newest_operations(cli: Cli, volume: str, small_tree: Tree) -> None:

@@ -57,12 +57,18 @@ def test_a_run(ruled: Cli) -> None:
     ruled.ok("stat", "/top.txt")
     said = ruled.ok("rules", "run", "--rate", "100", "--json").json()
     assert (said["expired"], said["read_only"], said["failed"]) == (1, 0, 0)
+    place = said["volume"]
+    assert place.endswith("ruled:/")
     ruled.fails(3, "stat", "/top.txt")
-    assert ruled.ok("rules", "run").out == "0 files expired, 0 files became read-only\n"
+    assert ruled.ok("rules", "run").lines == [
+        f"0 files expired, 0 files became read-only in {place}"
+    ]
     ruled.ok("put", "-", "/kept.txt", stdin=b"kept")
     ruled.ok("touch", "/kept.txt")
     ruled.ok("rules", "set", "/", "--expire-at", "1970-01-01T00:00:01Z")
-    assert ruled.ok("rules", "run").out == "1 file expired, 0 files became read-only\n"
+    assert ruled.ok("rules", "run").lines == [
+        f"1 file expired, 0 files became read-only in {place}"
+    ]
 
 
 def test_refusals(ruled: Cli) -> None:

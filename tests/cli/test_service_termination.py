@@ -82,7 +82,7 @@ def test_a_queue_loses_no_message(
     assert cli.ok(*count).json()["messages"] == 1
     assert terminating(example("alerts purge"), AlertQueue, "purge") == b""
     assert cli.ok(*count).json()["messages"] == 1
-    assert cli.ok(*example("alerts purge")).lines == ["deleted about 1 message"]
+    assert cli.ok(*example("alerts purge")).lines == [f"deleted about 1 message in sqs:{queue}"]
     assert cli.ok(*count).json()["messages"] == 0
 
 

@@ -21,7 +21,7 @@ def embedded(cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded(cli, tmp_path, monkeypatch)
+    volume = embedded(cli, tmp_path, monkeypatch)
     cli.ok("put", "-", "/a", stdin=b"content")
     cli.ok("put", "-", "/b", stdin=b"more")
     assert cli.ok("tier", "status").lines == [
@@ -30,11 +30,12 @@ def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
         "both  0 objects, 0 bytes",
     ]
     dry = cli.ok("tier", "run", "--dry-run", "--high", "10", "--low", "7")
-    assert dry.lines == ["would move 1 object, 7 bytes; hot: 1 object, 4 bytes"]
+    assert dry.lines == [f"would move 1 object, 7 bytes in {volume}:/; hot: 1 object, 4 bytes"]
     assert cli.ok("tier", "run", "--older-than", "7d").lines == [
-        "moved 0 objects, 0 bytes; hot: 2 objects, 11 bytes"
+        f"moved 0 objects, 0 bytes in {volume}:/; hot: 2 objects, 11 bytes"
     ]
     done = cli.ok("--json", "tier", "run", "--rate", "1000000").json()
+    assert done["volume"] == f"{volume}:/"
     assert (done["moved"], done["bytes"], done["left"]) == (2, 11, 0)
     found = cli.ok("--json", "tier", "status").json()
     assert found["hot"] == found["both"] == {"objects": 0, "bytes": 0}

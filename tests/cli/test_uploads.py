@@ -28,23 +28,24 @@ def embedded(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_those_of_an_embedded_volume(cli: Cli, embedded: str) -> None:
-    assert cli.ok("uploads").lines == ["0 unfinished uploads"]
+    assert cli.ok("uploads").lines == [f"0 unfinished uploads in {embedded}:/"]
     anyio.run(begin, resolve(embedded), [KEY])
     found = cli.ok("uploads", embedded, "--json").json_lines()
     assert [(each["location"], each["key"]) for each in found] == [("data", None)]
-    assert [set(each) for each in found] == [{"location", "key", "id", "started_ms"}]
+    assert [set(each) for each in found] == [{"volume", "location", "key", "id", "started_ms"}]
+    assert found[0]["volume"] == f"{embedded}:/"
     line, last = cli.ok("uploads").lines
     assert line.split()[1:] == ["data", "-", found[0]["id"]]
-    assert last == "1 unfinished upload"
+    assert last == f"1 unfinished upload in {embedded}:/"
     assert cli.ok("uploads", "-q", "--older-than", "1h").out == ""
     assert cli.ok("uploads", "--older-than", "1h", "--abort").lines == [
-        "aborted 0 unfinished uploads"
+        f"aborted 0 unfinished uploads in {embedded}:/"
     ]
     refused = cli.fails(2, "uploads", "--abort")
     assert "recent uploads belong to running writers" in refused.errors
     assert len(cli.ok("uploads", "--json").json_lines()) == 1
     assert cli.ok("uploads", "--older-than", "0", "--abort").lines[1:] == [
-        "aborted 1 unfinished upload"
+        f"aborted 1 unfinished upload in {embedded}:/"
     ]
     assert cli.ok("uploads", "--json").out == ""
     audits = [path.read_text() for path in Path(embedded).rglob("audit/*/000000")]
@@ -72,7 +73,7 @@ def test_those_of_a_bucket(cli: Cli) -> None:
     found = cli.ok("uploads", place, "--json").json_lines()
     assert [(each["location"], each["key"]) for each in found] == [("data", KEY)]
     assert KEY in cli.ok("uploads", place, "--older-than", "0", "--abort").out
-    assert cli.ok("uploads", place).lines == ["0 unfinished uploads"]
+    assert cli.ok("uploads", place).lines == [f"0 unfinished uploads in {place}/"]
     assert anyio.run(unfinished, resolve(place)) == begun - {KEY}
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 OUTPUT = {
     "listing": r"listed 5 entries to \S+/listing",
     "du": r" +\d+ +\d+ +\d+  /raw(/day=[12])?",
-    "dump": r"dumped 6 files, 8 directories to \S+/vol\.dump",
+    "dump": r"dumped 6 files, 8 directories of \S+/vol:/ to \S+/vol\.dump",
     "load": r"loaded 6 files, 8 directories into \./new",
     "rename": r"renamed 1 file, 6 bytes; .*",
     "delete": r"deleted 1 file, 1 bytes; .*",

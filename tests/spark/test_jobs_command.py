@@ -100,7 +100,7 @@ def test_a_dump_can_be_loaded(
     monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
     target, copy = str(tmp_path / "dump"), str(tmp_path / "copy")
     done = cli.ok("spark", "dump", f"{directory}:/a", "--tasks", "2", "-o", target)
-    assert done.out == f"dumped 12 files, 4 directories to {target}\n"
+    assert done.out == f"dumped 12 files, 4 directories of {directory}:/a to {target}\n"
     cli.ok("load", target, copy, "--copy-bytes-from", directory)
     assert left(copy) == sorted(FILES)
     copy_bytes(Path(directory), Path(f"{copy}-2"))
@@ -153,7 +153,8 @@ def test_garbage_is_that_of_one_machine(
         os.utime(place, (time.time() - 50_000, time.time() - 50_000))
     options = ["--grace", "0", "--lease", "60"]
     wanted = cli.ok("gc", directory, *options).out
-    assert wanted.endswith("would delete 3 objects, 18 bytes (--yes deletes)\n")
+    total = f"would delete 3 objects, 18 bytes in {directory}:/ (--yes deletes)\n"
+    assert wanted.endswith(total)
     job = [
         "spark",
         "gc",
@@ -184,7 +185,7 @@ def test_garbage_is_that_of_one_machine(
         "unpublished": {"objects": 1, "bytes": 6},
     }
     assert cli.ok("gc", directory, *options).out.endswith(
-        "would delete 0 objects, 0 bytes (--yes deletes)\n"
+        f"would delete 0 objects, 0 bytes in {directory}:/ (--yes deletes)\n"
     )
     assert cli.ok("fsck", directory, "--grace", "0").out.startswith("clean: ")
 

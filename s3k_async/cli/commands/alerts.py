@@ -76,5 +76,6 @@ def purge(invocation: Invocation, sink: str, yes: bool) -> None:
         return count
 
     count = _with_queue(invocation, sink, work)
-    text = f"{'deleted' if yes else 'would delete'} about {plural(count, 'message')}"
-    invocation.say(text if yes else f"{text} (--yes deletes)", dry_run=not yes, messages=count)
+    text = f"{'deleted' if yes else 'would delete'} about {plural(count, 'message')} in {sink}"
+    text = text if yes else f"{text} (--yes deletes)"
+    invocation.say(text, sink=sink, dry_run=not yes, messages=count)

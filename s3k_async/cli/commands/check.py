@@ -19,7 +19,8 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.cli.volume_addresses import Address, parse_volume_address
+from s3k_async.cli.volume_addresses import Address, parse_volume_address, shown_in
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.facts import PROBLEMS, Finding
 from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
@@ -151,14 +152,16 @@ def verify(
     )
 
 
-def print_report(invocation: Invocation, report: VerifyReport) -> None:
-    """List problems and sum up. Raises Exit if there are any."""
+def print_report(
+    invocation: Invocation, config: VolumeConfig, top: str, report: VerifyReport
+) -> None:
+    """List problems at and below a path of a volume, and sum up. Raises Exit if there are any."""
     if invocation.json:
-        invocation.output.json(_document(report))
+        invocation.output.json({"volume": shown_in(config), **_document(report)})
     else:
         for finding in report.problems:
             invocation.output.line(finding_line(finding))
-        invocation.output.line(_summary(report))
+        invocation.output.line(_summary(report, shown_in(config, top)))
     if not report.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
@@ -211,16 +214,18 @@ def repair(
     _run(invocation, arguments, path, check)
 
 
-def print_repair(invocation: Invocation, report: RepairReport) -> None:
-    """List repairs, or planned ones, and remaining findings, and sum up. Raises Exit if a problem
-    is left."""
+def print_repair(
+    invocation: Invocation, config: VolumeConfig, top: str, report: RepairReport
+) -> None:
+    """List repairs, or planned ones, and remaining findings at and below a path of a volume, and
+    sum up. Raises Exit if a problem is left."""
     remaining = [
         finding
         for finding in report.left.problems
         if not (report.dry_run and finding.is_repairable)
     ]
     if invocation.json:
-        invocation.output.json(_repair_document(report))
+        invocation.output.json({"volume": shown_in(config), **_repair_document(report)})
     else:
         for each in report.repairs:
             reason = f" ({each.reason})" if each.reason else ""
@@ -229,7 +234,8 @@ def print_repair(invocation: Invocation, report: RepairReport) -> None:
             )
         for finding in remaining:
             invocation.output.line(finding_line(finding))
-        invocation.output.line(_repair_summary(report, len(remaining)))
+        place = shown_in(config, top)
+        invocation.output.line(_repair_summary(report, len(remaining), place))
     if not report.left.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
@@ -241,7 +247,7 @@ class _Check(Generic[T]):
     operation: str
     work: Callable[[Volume, str, Tell | None], Awaitable[T]]
     alerts: Callable[[AlertSource, T], list[Alert]]
-    show: Callable[[Invocation, T], None]
+    show: Callable[[Invocation, VolumeConfig, str, T], None]
     record: Callable[[T, int], LastRun | None]
     read_units: float | None = None
     write_units: float | None = None
@@ -279,7 +285,7 @@ def _run(
     with CommandAlerts(invocation, config, check.operation) as alerts:
         report = run_loop(main)
         alerts.add(lambda source: check.alerts(source, report))
-        check.show(invocation, report)
+        check.show(invocation, config, top, report)
 
 
 def finding_line(finding: Finding) -> str:
@@ -291,7 +297,7 @@ def _where(finding: Finding) -> str:
     return finding.path or finding.key or finding.object_id
 
 
-def _repair_summary(report: RepairReport, remaining: int) -> str:
+def _repair_summary(report: RepairReport, remaining: int, place: str) -> str:
     counts: Counter[str] = Counter()
     for (_, outcome), count in report.outcomes.items():
         counts[outcome] += count
@@ -300,6 +306,7 @@ def _repair_summary(report: RepairReport, remaining: int) -> str:
     else:
         text = f"repaired: {plural(counts['done'], 'finding')}"
         text += "".join(f", {counts[name]:,} {name}" for name in ("left", "failed") if counts[name])
+    text += f" in {place}"
     if remaining:
         text += f"; {plural(remaining, 'problem')} left for manual repair"
     return text if report.dry_run or not report.run else f"{text}; audit trail audit/{report.run}"
@@ -343,7 +350,7 @@ def _counts(report: VerifyReport) -> dict[str, int]:
     }
 
 
-def _summary(report: VerifyReport) -> str:
+def _summary(report: VerifyReport, place: str) -> str:
     counts = _counts(report)
     text = (
         f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, "
@@ -354,6 +361,7 @@ def _summary(report: VerifyReport) -> str:
         text += f", {plural(report.reservations, 'reservation')}"
     if counts["collectable"]:
         text += f", {plural(counts['collectable'], 'object')} to collect"
+    text += f" in {place}"
     if noted := [kind for kind in _NOTED if report.kinds[kind]]:
         text += f"; noted: {', '.join(f'{report.kinds[kind]:,} {kind}' for kind in noted)}"
     if report.clean:

@@ -20,7 +20,8 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.cli.volume_addresses import shown_in, whole_volume
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
@@ -146,7 +147,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
     with CommandAlerts(invocation, config, "gc") as alerts:
         marked, swept, reclaimed = run_loop(work)
         alerts.add(lambda source: collection_alerts(source, marked, swept))
-        print_collection(invocation, marked, swept, reclaimed)
+        print_collection(invocation, config, marked, swept, reclaimed)
 
 
 def _collector(volume: Volume, asked: _Asked, progress: Any) -> GarbageCollector:
@@ -182,21 +183,23 @@ async def _collect(
 
 def print_collection(
     invocation: Invocation,
+    config: VolumeConfig,
     marked: Marked | None,
     swept: Swept | None,
     reclaimed: ChangeResult | None = None,
 ) -> None:
-    """Print the candidates, and the deletions unless it was a dry run; before them `reclaimed`, of
-    a volume with a trash. Raises FailedOperandsError for failed deletions, and for entries in the
-    trash that were kept for another reason than a live transaction.
+    """Print the candidates in a volume, and the deletions unless it was a dry run; before them
+    `reclaimed`, of a volume with a trash. Raises FailedOperandsError for failed deletions, and for
+    entries in the trash that were kept for another reason than a live transaction.
     """
     if invocation.json:
         trash = {} if reclaimed is None else {"reclaimed": _reclaimed_fields(reclaimed)}
-        invocation.output.json(_document(marked, swept) | trash)
+        volume = {"volume": shown_in(config)}
+        invocation.output.json(volume | _document(marked, swept) | trash)
     else:
         if reclaimed is not None:
             _print_reclaimed(invocation, reclaimed, dry_run=swept is None)
-        _print_lines(invocation, marked, swept)
+        _print_lines(invocation, marked, swept, shown_in(config))
     kept = () if reclaimed is None else reclaimed.failures
     if failures := [(path, error) for path, error in kept if not isinstance(error, BusyError)]:
         raise FailedOperandsError(
@@ -229,7 +232,9 @@ def _reclaimed_fields(reclaimed: ChangeResult) -> dict[str, int]:
     }
 
 
-def _print_lines(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+def _print_lines(
+    invocation: Invocation, marked: Marked | None, swept: Swept | None, place: str
+) -> None:
     dead = swept.deleted if swept is not None else {} if marked is None else _dead(marked)
     for reason, count in sorted(dead.items()):
         invocation.output.line(f"{reason}: {_sized(count)}")
@@ -242,10 +247,12 @@ def _print_lines(invocation: Invocation, marked: Marked | None, swept: Swept | N
         }
     for reason, count in sorted(kept.items()):
         invocation.output.line(f"kept, {reason}: {_sized(count)}")
-    invocation.output.line(_summary(marked, swept, dead))
+    invocation.output.line(_summary(marked, swept, dead, place))
 
 
-def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, ObjectCount]) -> str:
+def _summary(
+    marked: Marked | None, swept: Swept | None, dead: Mapping[str, ObjectCount], place: str
+) -> str:
     total = ObjectCount(
         sum(each.objects for each in dead.values()), sum(each.bytes for each in dead.values())
     )
@@ -263,6 +270,7 @@ def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Obje
         text += f", {plural(uploads, 'unfinished upload')}"
     if multipart:
         text += f", {plural(multipart, 'multipart upload')}"
+    text += f" in {place}"
     return text if swept is not None else f"{text} (--yes deletes)"
 
 

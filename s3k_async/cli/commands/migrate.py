@@ -13,7 +13,7 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.cli.volume_addresses import Address, parse_volume_address, whole_volume
+from s3k_async.cli.volume_addresses import Address, parse_volume_address, shown_in, whole_volume
 from s3k_async.config import VolumeConfig
 from s3k_async.migrate import (
     DumpResult,
@@ -74,9 +74,10 @@ def dump(
     if path is not None and address.path != ROOT:
         raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
+    config = invocation.resolve(address.volume)
 
     async def work() -> DumpResult:
-        opened = await open_volume(invocation.resolve(address.volume))
+        opened = await open_volume(config)
         try:
             with invocation.meter("dump") as meter:
                 return await dump_volume(
@@ -90,13 +91,24 @@ def dump(
         finally:
             await opened.close()
 
-    print_dump(invocation, run_loop(work), target, format=form, path=top)
+    print_dump(invocation, config, top, run_loop(work), target, format=form)
 
 
-def print_dump(invocation: Invocation, done: DumpResult, target: str, **more: object) -> None:
-    """Print the result of a dump; `more`: further fields of the JSON document."""
+def print_dump(
+    invocation: Invocation,
+    config: VolumeConfig,
+    top: str,
+    done: DumpResult,
+    target: str,
+    **more: object,
+) -> None:
+    """Print the result of a dump of a path of a volume; `more`: further fields of the JSON
+    document."""
     invocation.say(
-        f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
+        f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} of "
+        f"{shown_in(config, top)} to {target}",
+        volume=shown_in(config),
+        path=top,
         file=target,
         entries=done.entries,
         files=done.files,

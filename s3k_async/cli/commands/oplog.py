@@ -24,6 +24,7 @@ from s3k_async.cli.volume_addresses import (
     Address,
     object_id_of,
     parse_address,
+    shown_in,
     whole_volume,
 )
 from s3k_async.errors import (
@@ -179,10 +180,12 @@ def size(invocation: Invocation, volume: str | None) -> None:
         for kind, count in found.kinds.items():
             what = f"{plural(count.objects, 'object')}, {plural(count.bytes, 'byte')}"
             invocation.output.line(f"{kind:<12}{what}")
+    place = shown_in(config)
     advice = f"; s3k oplog compact replaces up to {found.compactable:,} of them by a checkpoint"
     invocation.say(
-        f"{plural(found.objects, 'object')}, {plural(found.bytes, 'byte')}"
+        f"{plural(found.objects, 'object')}, {plural(found.bytes, 'byte')} in {place}"
         f"{advice if found.compactable else ''}",
+        volume=place,
         objects=found.objects,
         bytes=found.bytes,
         compactable=found.compactable,
@@ -223,8 +226,10 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
             await opened.close()
 
     done = run_loop(work)
+    place = shown_in(config)
     invocation.say(
-        _summary(done, yes=yes),
+        _summary(done, place, yes=yes),
+        volume=place,
         objects=done.objects,
         tombstones=done.tombstones,
         dropped=done.dropped,
@@ -471,8 +476,11 @@ def _print_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
 
-def _summary(done: Compaction, *, yes: bool) -> str:
-    kept = f"the state of {plural(done.objects, 'object')}, {done.tombstones:,} of them deleted"
+def _summary(done: Compaction, place: str, *, yes: bool) -> str:
+    kept = (
+        f"the state of {plural(done.objects, 'object')}, {done.tombstones:,} of them deleted, in "
+        f"{place}"
+    )
     if not done.removable:
         return f"nothing to compact: {kept}"
     if not yes:

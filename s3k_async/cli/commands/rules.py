@@ -23,6 +23,7 @@ from s3k_async.cli.volume_addresses import (
     shown,
     whole_volume,
 )
+from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -156,9 +157,11 @@ async def _show(invocation: Invocation, actions: AsyncIterator[DueAction]) -> No
 async def _run(invocation: Invocation, client: S3kClient, rate: float | None) -> None:
     with invocation.meter("rules") as meter:
         result = await client.run_rules(rate=rate, progress=meter.part())
+    place = shown(client, ROOT)
     invocation.say(
         f"{plural(result.expired, 'file')} expired, {plural(result.read_only, 'file')} became "
-        "read-only",
+        f"read-only in {place}",
+        volume=place,
         expired=result.expired,
         read_only=result.read_only,
         stale=result.stale,

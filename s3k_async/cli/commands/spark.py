@@ -454,7 +454,7 @@ def fsck_verify(
         if address.path == ROOT:
             record(opened, last_verification(report, SYSTEM.now_ms()))
         alerts.add(lambda source: verify_alerts(source, report))
-        print_report(invocation, report)
+        print_report(invocation, opened.driver, address.path, report)
 
 
 @job("fsck-repair")
@@ -498,7 +498,7 @@ def fsck_repair(
         if address.path == ROOT:
             record(opened, last_repair(report, SYSTEM.now_ms()))
         alerts.add(lambda source: repair_alerts(source, report))
-        print_repair(invocation, report)
+        print_repair(invocation, opened.driver, address.path, report)
 
 
 # Lists

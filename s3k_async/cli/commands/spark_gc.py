@@ -65,4 +65,4 @@ def gc(
             write_output(frame, output)
         record(opened, last_collection(report.swept, SYSTEM.now_ms()))
         alerts.add(lambda source: collection_alerts(source, report.marked, report.swept))
-        print_collection(invocation, report.marked, report.swept, report.reclaimed)
+        print_collection(invocation, opened.driver, report.marked, report.swept, report.reclaimed)

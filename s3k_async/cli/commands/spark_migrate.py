@@ -56,7 +56,7 @@ def dump(
             include_uncommitted=uncommitted,
             progress=meter.part(),
         )
-    print_dump(invocation, done, target, path=top, requests=done.requests.as_dict())
+    print_dump(invocation, opened.driver, top, done, target, requests=done.requests.as_dict())
 
 
 @job("load")

@@ -19,7 +19,7 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.progress import ProgressMeter
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.cli.volume_addresses import parse_address, whole_volume
+from s3k_async.cli.volume_addresses import parse_address, shown_in, whole_volume
 from s3k_async.client import volume_of
 from s3k_async.errors import CorruptDataError
 from s3k_async.storage.tier_moves import TierMoves, TierRun, TierUsage, tier_usage
@@ -92,17 +92,18 @@ def run(
     """
     policy = MovePolicy(older_than, high, low)
 
-    async def work(opened: Volume, blobs: TieredBlobs) -> TierRun:
+    async def work(opened: Volume, blobs: TieredBlobs) -> tuple[str, TierRun]:
         with invocation.meter("tier") as meter:
             overrides = partial(tier_overrides, opened)
             moves = TierMoves(blobs, SYSTEM, opened.config.tuning, rate, meter.part(), overrides)
-            return await moves.run(policy, dry_run=dry_run)
+            return shown_in(opened.config), await moves.run(policy, dry_run=dry_run)
 
-    done = _with_tiers(invocation, volume, work)
+    place, done = _with_tiers(invocation, volume, work)
     verb = "would move" if dry_run else "moved"
-    text = f"{verb} {plural(done.moved, 'object')}, {plural(done.bytes, 'byte')}"
+    text = f"{verb} {plural(done.moved, 'object')}, {plural(done.bytes, 'byte')} in {place}"
     text += f"; hot: {plural(done.left, 'object')}, {plural(done.left_bytes, 'byte')}"
     fields: dict[str, Any] = {
+        "volume": place,
         "dry_run": dry_run,
         "moved": done.moved,
         "bytes": done.bytes,

@@ -14,7 +14,7 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.reporting import warn
-from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.cli.volume_addresses import shown_in, whole_volume
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, UnfinishedUpload
 from s3k_async.model import ROOT
@@ -62,6 +62,7 @@ def uploads(
             "--abort needs --older-than: recent uploads belong to running writers"
         )
     config = invocation.resolve(whole_volume(volume).volume)
+    place = shown_in(config)
 
     async def work() -> int:
         opened = await open_volume(config)
@@ -72,7 +73,7 @@ def uploads(
                 before_ms = await opened.blobs.now_ms() - 1000 * older_than
                 found = [each for each in found if 0 < each.upload.started_ms <= before_ms]
             for each in sorted(found, key=lambda each: each.upload.started_ms):
-                _print(invocation, each)
+                _print(invocation, place, each)
             if expect not in (None, len(found)):
                 warn(
                     f"expected {plural(expect, 'unfinished upload')}, found {len(found):,}",
@@ -91,14 +92,15 @@ def uploads(
     found = run_loop(work)
     if not invocation.json and not invocation.quiet:
         done = "aborted " if abort else ""
-        invocation.output.line(done + plural(found, "unfinished upload"))
+        invocation.output.line(f"{done}{plural(found, 'unfinished upload')} in {place}")
 
 
-def _print(invocation: Invocation, found: UnfinishedUpload) -> None:
+def _print(invocation: Invocation, place: str, found: UnfinishedUpload) -> None:
     upload = found.upload
     if invocation.json:
         invocation.output.json(
             {
+                "volume": place,
                 "location": found.location,
                 "key": upload.key or None,
                 "id": upload.id,
