@@ -14,6 +14,8 @@ from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli
 from tests.client.rig import memory_config
+from tests.engines.process import Engine
+from tests.engines.volumes import closing_client, fresh_name
 
 
 @pytest.fixture(params=["path", "tree"])
@@ -77,9 +79,35 @@ def test_an_object_that_is_gone(cli: Cli, any_volume: str) -> None:
     assert cli.ok("whois", unknown).out.endswith("; the object does not exist\n")
 
 
-@pytest.mark.parametrize("name", ["no-key", "s3://elsewhere/a", "a/b"])
-def test_what_is_no_object_of_the_volume(cli: Cli, volume: str, name: str) -> None:
-    cli.fails(2, "whois", name)
+@pytest.mark.parametrize(("name", "code"), [("no-key", 2), ("s3://elsewhere/a", 3), ("a/b", 2)])
+def test_what_is_no_object_of_the_volume(cli: Cli, volume: str, name: str, code: int) -> None:
+    cli.fails(code, "whois", name)
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("service")
+def test_an_adopted_object(cli: Cli, moto_s3: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = fresh_name("s3k-bucket")
+    with closing_client(moto_s3, "s3") as s3:
+        s3.create_bucket(Bucket=bucket)
+        for key in ("a", "a b", "sub/a"):
+            s3.put_object(Bucket=bucket, Key=f"lake/{key}", Body=b"alpha")
+    lake = f"s3://{bucket}/lake"
+    cli.ok("init", "s3k://lab", "--table", f"memory://{bucket}", "--bucket", bucket)
+    monkeypatch.setenv("S3K_VOLUME", "s3k://lab")
+    cli.ok("import", "--adopt", lake, ":/in")
+    cli.ok("put", "-", "/own", stdin=b"own")
+    line = cli.ok("whois", f"{lake}/a b").lines
+    assert line[0].startswith(f"{lake}/a b: content of /in/a b, version ")
+    assert told(cli, key_of(cli, "/own")) == ("current", "/own")
+    found = cli.ok("--json", "whois", f"s3a://{bucket}/lake/sub/a").json()
+    assert (found["state"], found["path"], found["size"]) == ("current", "/in/sub/a", 5)
+    assert "no file of the volume refers" in cli.fails(3, "whois", f"{lake}/gone").errors
+    some = cli("--json", "whois", f"{lake}/a", key_of(cli, "/own"), f"{lake}/gone")
+    assert some.code == 10
+    assert [each["path"] for each in some.json_lines()] == ["/own", "/in/a"]
+    cli.ok("rm", "/in/a")
+    cli.fails(3, "whois", f"{lake}/a")
 
 
 def test_the_uri_in_a_hot_location(cli: Cli, tmp_path: Path) -> None:

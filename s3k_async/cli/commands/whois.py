@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from s3k_async.cli.command import VolumeCommand
-from s3k_async.cli.event_loop import run_loop
-from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.volume_addresses import Address
+from s3k_async.client import volume_of
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.object_owner import ObjectOwner, OwnerState, owner_of
-from s3k_async.volumes import open_volume
+from s3k_async.model import ROOT
+from s3k_async.storage.physical import is_uri, key_below
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
 
 __all__ = ["whois"]
 
@@ -32,18 +40,54 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
     """Show the file that a physical object belongs to.
 
     An OBJECT is a key in the default volume, or the URI that a listing of its bucket or directory
-    shows.
+    shows. The files that refer to an adopted object, which only a URI can name, are found by
+    reading the whole tree.
     """
-    config = invocation.resolve(None)
 
-    async def work() -> list[ObjectOwner]:
-        opened = await open_volume(config)
-        try:
-            return [await owner_of(opened, each) for each in objects]
-        finally:
-            await opened.close()
+    async def work(clients: Clients) -> None:
+        client = await clients.of(Address(None, ROOT, ""))
+        foreign: list[str] = []
 
-    for owner in run_loop(work):
-        text = _TEXTS[owner.state].format(path=owner.path, version=owner.version)
-        missing = "" if owner.size is not None else "; the object does not exist"
-        invocation.say(f"{owner.key}: {text}{missing}", **asdict(owner))
+        async def one(physical: str) -> None:
+            try:
+                _show(invocation, await owner_of(volume_of(client), physical))
+            except InvalidArgumentError:
+                if not is_uri(physical):
+                    raise
+                foreign.append(physical)
+
+        await for_each(objects, one)
+        if not foreign:
+            return
+        adopters = await _adopters(client, foreign)
+
+        async def each(physical: str) -> None:
+            if not adopters[physical]:
+                raise PathNotFoundError("no file of the volume refers to the object", path=physical)
+            for owner in adopters[physical]:
+                _show(invocation, owner)
+
+        await for_each(foreign, each)
+
+    invocation.run(work)
+
+
+async def _adopters(client: S3kClient, uris: Sequence[str]) -> dict[str, list[ObjectOwner]]:
+    """The files that refer to objects outside of the data of the volume."""
+    found: dict[str, list[ObjectOwner]] = {uri: [] for uri in uris}
+    async for status in client.list(ROOT, recursive=True):
+        place = status.physical
+        if place is None or not is_uri(place):
+            continue
+        for uri, owners in found.items():
+            if key_below(place, uri) == "":
+                owners.append(
+                    ObjectOwner(uri, status.id, "current", status.path, status.version, status.size)
+                )
+    return {uri: sorted(owners, key=lambda each: each.path) for uri, owners in found.items()}
+
+
+def _show(invocation: Invocation, owner: ObjectOwner) -> None:
+    text = _TEXTS[owner.state].format(path=owner.path, version=owner.version)
+    missing = "" if owner.size is not None else "; the object does not exist"
+    invocation.say(f"{owner.key}: {text}{missing}", **asdict(owner))
