@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Final
 
 from s3k_async.client import S3kClient
 from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError, UploadNotFoundError
 from s3k_async.files.multipart import abort_upload, list_uploads
-from s3k_async.listing.listings import pages_of
+from s3k_async.listing.listings import Listing, pages_of
 from s3k_async.model import ChangeResult, FileStatus
 from s3k_async.objects.object_info import BucketInfo, bucket_info
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["abort_uploads", "has_uploads", "purge", "remove_empty", "with_statistics"]
+__all__ = [
+    "abort_uploads",
+    "has_uploads",
+    "purge",
+    "refuse_read_only",
+    "remove_empty",
+    "with_statistics",
+]
 
 PURGED: Final = 1000
 """Objects that are deleted together."""
@@ -56,6 +63,19 @@ async def purge(client: S3kClient, path: str) -> ChangeResult:
         if status.is_dir:
             await remove_empty(client, status.path)
     return done
+
+
+async def refuse_read_only(volume: Volume, path: str) -> None:
+    """Raise PermissionDeniedError if a bucket, or an entry below it, is read-only: also one in a
+    directory that the caller must not list."""
+    if not volume.record.attributes:
+        return
+    store = volume.store.unrestricted()
+    store.refuse_read_only(await store.get(path))
+    listing = Listing(recursive=True, include_uncommitted=True)
+    async with aclosing(listing.pages(store, path)) as pages:
+        async for page in pages:
+            store.refuse_read_only(*page)
 
 
 async def has_uploads(volume: Volume, path: str) -> bool:

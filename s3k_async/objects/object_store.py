@@ -50,6 +50,7 @@ from s3k_async.objects.buckets import (
     abort_uploads,
     has_uploads,
     purge,
+    refuse_read_only,
     remove_empty,
     with_statistics,
 )
@@ -143,11 +144,14 @@ class ObjectStore:
 
         Without `force` the directories of the bucket are removed one by one, each on the condition
         that it is empty, so that no new object is lost. In a volume of layout `tree` a bucket that
-        was deleted with its objects is in the trash. Raises DirectoryNotEmptyError.
+        was deleted with its objects is in the trash. Raises DirectoryNotEmptyError, with `force`
+        PermissionDeniedError (an object is read-only: nothing is deleted), for which the bucket is
+        listed; an object that becomes read-only after that is deleted.
         """
         path = bucket_path(bucket)
         await self._need_bucket(path)
         if force:
+            await refuse_read_only(self._volume(), path)
             await abort_uploads(self._volume(), path)
             await self._client.delete(path, recursive=True)
         elif await has_uploads(self._volume(), path):

@@ -44,7 +44,9 @@ class SyncObjectStore(BlockingObjectStore):
 
         Without `force` the directories of the bucket are removed one by one, each on the condition
         that it is empty, so that no new object is lost. In a volume of layout `tree` a bucket that
-        was deleted with its objects is in the trash. Raises DirectoryNotEmptyError.
+        was deleted with its objects is in the trash. Raises DirectoryNotEmptyError, with `force`
+        PermissionDeniedError (an object is read-only: nothing is deleted), for which the bucket is
+        listed; an object that becomes read-only after that is deleted.
         """
         self._call(lambda objects: objects.delete_bucket(bucket, force=force))
 

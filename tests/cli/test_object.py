@@ -127,6 +127,8 @@ def test_what_fails_is_told_and_the_rest_is_done(cli: Cli, filled: list[str]) ->
     assert "read-only" in failed.errors
     assert "1 object of 5 failed" in failed.errors
     assert cli.ok("object", "ls", "/b").out.split() == ["a.txt"]
+    assert "it is read-only: s3k attr --writable" in cli.fails(5, "object", "rb", "-f", "/b").errors
+    assert cli.ok("object", "ls", "/b").out.split() == ["a.txt"]
 
 
 def test_an_upload(cli: Cli, volume: str, filled: list[str], tmp_path: Path) -> None:

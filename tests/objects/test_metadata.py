@@ -249,6 +249,25 @@ async def test_read_only_goes_one_way(objects: ObjectStore, fs: S3kClient) -> No
     await objects.delete("b", "k")
 
 
+async def test_a_bucket_with_a_read_only_object_is_not_deleted(
+    objects: ObjectStore, fs: S3kClient
+) -> None:
+    """By `force` either: nothing is deleted, no object beside it and no pending upload."""
+    upload = await objects.create_upload("b", "big")
+    await objects.create("b", "a", b"other")
+    await objects.create("b", "x/k", b"data", attributes=Attributes(read_only=True))
+    for path in ("/b/x/k", "/b/x", "/b"):
+        await fs.set_attributes(path, read_only=True)
+        with pytest.raises(PermissionDeniedError, match="--writable") as caught:
+            await objects.delete_bucket("b", force=True)
+        assert caught.value.path == path
+        await fs.set_attributes(path, read_only=False)
+        assert [each.key async for each in objects.iterate("b")] == ["a", "x/k"]
+        assert await objects.list_uploads("b") == [upload]
+    await objects.delete_bucket("b", force=True)
+    assert not await fs.exists("/b")
+
+
 async def test_touch(objects: ObjectStore) -> None:
     made = await objects.create("b", "k", b"data")
     old = await objects.touch("b", "k", modified=1_000_000)

@@ -173,7 +173,8 @@ def mb(invocation: Invocation, buckets: tuple[str, ...], uid: int | None) -> Non
 @click.option("-f", "--force", is_flag=True, help="Delete objects and pending uploads, too.")
 @click.pass_obj
 def rb(invocation: Invocation, buckets: tuple[str, ...], force: bool) -> None:
-    """Remove buckets, which must be empty without --force."""
+    """Remove buckets, which must be empty without --force. A bucket with a read-only object is
+    kept as it is."""
 
     async def one(clients: Clients, text: str) -> None:
         place = _Place.of_bucket(text)
