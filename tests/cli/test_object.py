@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from s3k_async.cli.commands import object_verbs
+from s3k_async.bulk.transfer import upload
+from s3k_async.cli.commands import object_copies, object_verbs
 from tests.cli.conftest import Cli
 
 
@@ -164,3 +167,151 @@ def test_a_volume_with_counters(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     said = cli.ok("object", "info", "/b", "--json").json()
     assert (said["objects"], said["bytes"], said["newest_ms"]) == (1, 4, None)
     assert "another bucket" in cli.fails(1, "mv", "/b", "/c").errors
+
+
+LOCAL = {"f.txt": b"f", "tree/a.csv": b"a", "tree/d/b.txt": b"b", "tree/d/c.csv": b"c"}
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with these files."""
+    place = tmp_path / "local"
+    for name, data in LOCAL.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    monkeypatch.chdir(place)
+    return place
+
+
+def local_files(place: Path) -> dict[str, bytes]:
+    return {
+        str(each.relative_to(place)): each.read_bytes()
+        for each in place.rglob("*")
+        if each.is_file()
+    }
+
+
+def keys(cli: Cli, place: str) -> list[str]:
+    return cli.ok("object", "ls", place).out.split()
+
+
+@pytest.mark.parametrize(
+    ("target", "key"), [("x/f", "x/f"), ("x/", "x/f.txt"), ("", "f.txt"), ("f.txt/", "f.txt/f.txt")]
+)
+def test_a_local_file_is_stored(
+    cli: Cli, filled: list[str], local: Path, target: str, key: str
+) -> None:
+    copied = cli.ok("object", "cp", "./f.txt", f"/other/{target}")
+    assert copied.out == f"copied 1 object to /other/{target}\n"
+    assert keys(cli, "/other") == [key]
+    assert cli.ok("cat", f"/other/{key}").out == "f"
+    assert (
+        "exists" in cli.fails(4, "object", "cp", "--no-overwrite", "f.txt", f"/other/{key}").errors
+    )
+    assert cli.ok("object", "mv", "f.txt", f"/other/{key}", "--json").json() == {"objects": 1}
+    assert sorted(local_files(local)) == sorted({*LOCAL} - {"f.txt"})
+
+
+def test_local_files_and_directories_are_stored(cli: Cli, filled: list[str], local: Path) -> None:
+    cli.ok("object", "cp", "-r", "tree", "f.txt", "/other/x")
+    assert keys(cli, "/other") == ["x/f.txt", "x/tree/a.csv", "x/tree/d/b.txt", "x/tree/d/c.csv"]
+    cli.ok("object", "rm", "-r", "/other")
+    cli.ok("object", "cp", "-r", "tree/", "/other", "--include", "*.csv", "--exclude", "d/*")
+    assert keys(cli, "/other") == ["a.csv"]
+    cli.ok("object", "cp", "-r", "tree", "/other/")
+    assert keys(cli, "/other") == ["a.csv", "tree/a.csv", "tree/d/b.txt", "tree/d/c.csv"]
+    assert local_files(local) == LOCAL
+    moved = cli.ok("object", "mv", "-r", "tree", "/other/y", "--exclude", "a.csv")
+    assert moved.out == "moved 2 objects to /other/y\n"
+    assert keys(cli, "/other/y") == ["y/d/b.txt", "y/d/c.csv"]
+    assert not (local / "tree" / "d").exists()
+    cli.ok("object", "mv", "-r", "tree", "/other/y")
+    assert [each.name for each in local.iterdir()] == ["f.txt"]
+
+
+def test_objects_are_written_to_local_files(cli: Cli, filled: list[str], local: Path) -> None:
+    cli.ok("object", "cp", "/b/a.csv", "new")
+    cli.ok("object", "cp", "/b/d/two.csv", "./into/")
+    cli.ok("object", "cp", "/b/a.txt", "/b/d/e/one.txt", "into")
+    cli.ok("object", "cp", "/b/a.txt", "into")
+    assert (local / "new").read_bytes() == b"a.csv"
+    into = {"two.csv": b"d/two.csv", "a.txt": b"a.txt", "one.txt": b"d/e/one.txt"}
+    assert local_files(local / "into") == into
+    cli.fails(4, "object", "cp", "--no-overwrite", "/b/a.txt", "into")
+    assert cli.ok("object", "cp", "-r", "/b/d", "all").out == "copied 3 objects to all\n"
+    below = {each: each.encode() for each in filled if each.startswith("d")}
+    assert local_files(local / "all") == below
+    cli.ok("object", "cp", "-r", "/b/d/", "some", "--exclude", "e/*")
+    assert local_files(local / "some") == {"two.csv": b"d/two.csv"}
+    cli.ok("object", "mv", "/b/a.txt", "moved.txt")
+    cli.ok("object", "mv", "-r", "/b/d/", "moved", "--include", "*.csv")
+    assert local_files(local / "moved") == {"two.csv": b"d/two.csv"}
+    assert keys(cli, "/b") == ["a.csv", "d/e/one.txt", "dx"]
+
+
+def test_what_is_not_copied_is_kept(cli: Cli, filled: list[str], local: Path) -> None:
+    """Every file and object is tried, and the source of a failure is not removed."""
+    (local / "tree" / "link").symlink_to(local)
+    failed = cli("object", "mv", "-r", "tree", "f.txt", "gone", "/other/x/")
+    assert failed.code == 10
+    assert "a link to a directory is not followed: tree/link" in failed.errors
+    assert "no such local file; /gone is one in the default volume" in failed.errors
+    assert "2 objects of 6 failed" in failed.errors
+    assert os.listdir(local) == ["tree"]
+    assert os.listdir(local / "tree") == ["link"]
+    cli.ok("attr", "/b/a.txt", "--read-only")
+    failed = cli("object", "mv", "/b/a.csv", "/b/a.txt", "/b/none", ".")
+    assert failed.code == 10
+    assert "2 objects of 3 failed" in failed.errors
+    assert {*local_files(local)} == {"a.csv", "a.txt"}
+    assert keys(cli, "/b/a") == ["a.txt"]
+    failed = cli("object", "cp", "-r", "/other/x/tree/d/", "/other/x/tree/d/b.txt", "to")
+    assert failed.code == 10
+    assert "another source was copied to to/b.txt" in failed.errors
+
+
+def test_a_file_that_changes_while_it_is_moved_is_kept(
+    cli: Cli, filled: list[str], local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write_on(*arguments: Any, **options: Any) -> object:
+        done = await upload(*arguments, **options)
+        (local / "f.txt").write_bytes(b"more")
+        return done
+
+    monkeypatch.setattr(object_copies, "upload", write_on)
+    failed = cli.fails(6, "object", "mv", "f.txt", "/other/f")
+    assert "it was changed while it was copied, and is kept: f.txt" in failed.errors
+    assert (local / "f.txt").read_bytes() == b"more"
+    assert cli.ok("cat", "/other/f").out == "f"
+
+
+def test_which_side_is_local(
+    cli: Cli, volume: str, filled: list[str], local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path with a `/` at its start is one of the default volume, unless --local."""
+    file = str(local / "f.txt")
+    failed = cli.fails(3, "object", "cp", file, "/other/f")
+    assert f"with --local, {file} is a local path" in failed.errors
+    cli.ok("object", "cp", "--local", file, ":/other/f")
+    cli.ok("object", "mv", "--local", ":/other/f", str(local / "back"))
+    assert (local / "back").read_bytes() == b"f"
+    assert "no such bucket: /none" in cli.fails(3, "object", "cp", "f.txt", "/none/f").errors
+    assert (
+        "-r copies it and everything below it: tree"
+        in cli.fails(1, "object", "cp", "tree", "/other/x").errors
+    )
+    assert "no such object; -r copies" in cli.fails(3, "object", "cp", "/b/d", "x").errors
+    for operands in (("f.txt", "x"), ("f.txt", "/b/a.txt", "/other/")):
+        assert "either the sources or the target" in cli.fails(2, "object", "cp", *operands).errors
+    assert "one object" in cli.fails(2, "object", "cp", "/b/a.txt", "/b/dx", "/other/").errors
+    assert "s3k put -" in cli.fails(2, "object", "cp", "-", "/b/x").errors
+    cli.fails(2, "object", "cp", "f.txt", "tree/../f.txt", "/other/")
+    cli.ok("init", "./inner")
+    cli.ok("object", "mb", "./inner:/b")
+    assert "write inner:/b" in cli.fails(2, "object", "cp", "/b/dx", "inner/b").errors.replace(
+        f"{local}/", ""
+    )
+    monkeypatch.delenv("S3K_VOLUME")
+    cli.ok("object", "cp", "f.txt", "./inner:/b/k")
+    failed = cli("object", "cp", file, "./inner:/b/k")
+    assert f"with --local, {file} is a local path" in failed.errors

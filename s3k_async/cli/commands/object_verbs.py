@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
+from s3k_async.cli.commands.object_copies import (
+    PAST,
+    CopyOptions,
+    ObjectCopy,
+    Verb,
+    fetched,
+    is_local,
+    local_hint,
+    stored,
+    within,
+)
+from s3k_async.cli.commands.object_places import ObjectPlace, chosen
 from s3k_async.cli.commands.upload_verbs import upload
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, plural, time_text
-from s3k_async.cli.transfers import SHOWN_TARGETS
-from s3k_async.cli.volume_addresses import Address, parse_address
+from s3k_async.cli.transfers import SHOWN_TARGETS, local_name, need_distinct
 from s3k_async.errors import (
-    CrossVolumeError,
     DirectoryNotEmptyError,
     InvalidArgumentError,
     PartialFailureError,
-    RenameIntoSelfError,
     S3kError,
 )
 from s3k_async.listing.selection import Selection
 from s3k_async.model import Failure
 
 if TYPE_CHECKING:
-    from s3k_async.objects import BucketInfo, ObjectInfo, ObjectStore
+    from s3k_async.objects import BucketInfo, ObjectInfo
 
 __all__ = ["object"]
 
+T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PAGE: Final = 1000
 """Objects in a page of a listing."""
 AT_ONCE: Final = 16
 """Objects of one command that are changed at the same time."""
-_PAST: Final = {"copy": "copied", "move": "moved"}
 
 object = CommandGroup(  # noqa: A001 - the name of the command
     name="object",
@@ -47,38 +55,6 @@ object = CommandGroup(  # noqa: A001 - the name of the command
     s3k://NAME/x or DIRECTORY:/x, and OBJECT s3k://NAME/x/a/b. The other commands see the same data:
     s3k put and get transfer objects, s3k attr changes their attributes.""",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A bucket, and a key or prefix in it; both may be empty."""
-
-    address: Address
-    bucket: str
-    key: str
-
-    @classmethod
-    def of(cls, text: str, *, needs_key: bool = False) -> _Place:
-        """The place in an operand. Raises InvalidArgumentError."""
-        address = parse_address(text)
-        bucket, _, key = address.path.lstrip("/").partition("/")
-        if needs_key and not key:
-            raise InvalidArgumentError("expected BUCKET/KEY", path=text)
-        return cls(address, bucket, key)
-
-    @classmethod
-    def of_bucket(cls, text: str) -> _Place:
-        """The bucket in an operand. Raises InvalidArgumentError."""
-        place = cls.of(text)
-        if not place.bucket or place.key.strip("/"):
-            raise InvalidArgumentError("expected a bucket: one name below the root", path=text)
-        return place
-
-    async def store(self, clients: Clients) -> ObjectStore:
-        """The object API of its volume."""
-        from s3k_async.objects import ObjectStore
-
-        return ObjectStore(await clients.of(self.address))
 
 
 def _selection(command: Command) -> Command:
@@ -98,42 +74,38 @@ def _transferring(command: Command) -> Command:
     """The arguments and options of `cp` and `mv`."""
     for option in (
         _selection,
-        click.option("--no-overwrite", is_flag=True, help="Fail if an object exists."),
         click.option(
-            "-r", "--recursive", is_flag=True, help="All objects whose keys begin with PREFIX."
+            "--local", is_flag=True, help="Operands that begin with a / are local paths, too."
         ),
-        click.argument("target", metavar="OBJECT|PREFIX"),
-        click.argument("source", metavar="OBJECT|PREFIX"),
+        click.option("--no-overwrite", is_flag=True, help="Fail if an object or file exists."),
+        click.option(
+            "-r",
+            "--recursive",
+            is_flag=True,
+            help="All objects whose keys begin with PREFIX, or all files below a local directory.",
+        ),
+        click.argument("target", metavar="OBJECT|PREFIX|LOCAL"),
+        click.argument("sources", nargs=-1, required=True, metavar="OBJECT|PREFIX|LOCAL..."),
     ):
         command = option(command)
     return command
 
 
-async def _chosen(
-    store: ObjectStore, place: _Place, selected: Selection
-) -> AsyncIterator[ObjectInfo]:
-    """The objects whose keys begin with a prefix, and that are selected."""
-    async for each in store.iterate(place.bucket, place.key):
-        if selected.takes(each.key[len(place.key) :].lstrip("/")):
-            yield each
-
-
 async def _each(
-    found: AsyncIterator[ObjectInfo],
-    change: Callable[[Sequence[ObjectInfo]], Awaitable[Sequence[Failure]]],
+    found: AsyncIterator[T], change: Callable[[Sequence[T]], Awaitable[Sequence[Failure]]]
 ) -> int:
     """Change objects, a page at a time, and return their number. `change` returns the failures; all
     objects are tried. Raises PartialFailureError at the end."""
     done, failures = 0, list[Failure]()
 
-    async def some(page: Sequence[ObjectInfo]) -> None:
+    async def some(page: Sequence[T]) -> None:
         nonlocal done
         failed = await change(page)
         done += len(page) - len(failed)
         failures.extend(failed)
 
     # A listing is not held open while objects change.
-    held: list[ObjectInfo] = []
+    held: list[T] = []
     async for each in found:
         held.append(each)
         if len(held) == PAGE:
@@ -160,7 +132,7 @@ def mb(invocation: Invocation, buckets: tuple[str, ...], uid: int | None) -> Non
     """Make buckets."""
 
     async def one(clients: Clients, text: str) -> None:
-        place = _Place.of_bucket(text)
+        place = ObjectPlace.of_bucket(text)
         made = await (await place.store(clients)).create_bucket(place.bucket, uid=uid)
         if invocation.json:
             invocation.output.json(_bucket_fields(made))
@@ -177,7 +149,7 @@ def rb(invocation: Invocation, buckets: tuple[str, ...], force: bool) -> None:
     kept as it is."""
 
     async def one(clients: Clients, text: str) -> None:
-        place = _Place.of_bucket(text)
+        place = ObjectPlace.of_bucket(text)
         try:
             await (await place.store(clients)).delete_bucket(place.bucket, force=force)
         except DirectoryNotEmptyError as error:
@@ -197,7 +169,7 @@ def list_objects(invocation: Invocation, /, place: str, after: str, limit: int |
 
     All pages are listed, without an upper limit. With --json, one JSON object per line.
     """
-    where = _Place.of(place)
+    where = ObjectPlace.of(place)
 
     async def work(clients: Clients) -> None:
         store = await where.store(clients)
@@ -235,7 +207,7 @@ def info(invocation: Invocation, places: tuple[str, ...]) -> None:
     object per line."""
 
     async def one(clients: Clients, text: str) -> None:
-        place = _Place.of(text)
+        place = ObjectPlace.of(text)
         if not place.bucket:
             raise InvalidArgumentError("expected a bucket or an object", path=text)
         store = await place.store(clients)
@@ -293,7 +265,13 @@ def _object_fields(info: ObjectInfo) -> dict[str, Any]:
 @_transferring
 @click.pass_obj
 def cp(invocation: Invocation, /, **given: Any) -> None:
-    """Copy objects with their metadata, within a bucket or between buckets of a volume."""
+    """Copy an object with its metadata, within a bucket or between buckets of a volume; local files
+    to objects; or objects to local files.
+
+    A LOCAL path has no volume and does not begin with a /. A file is stored, and an object written,
+    under its own name below a target that ends with a /, is a bucket or a local directory, or has
+    several sources.
+    """
     _transfer(invocation, "copy", **given)
 
 
@@ -301,68 +279,85 @@ def cp(invocation: Invocation, /, **given: Any) -> None:
 @_transferring
 @click.pass_obj
 def mv(invocation: Invocation, /, **given: Any) -> None:
-    """Move objects, each in one transaction and without a copy, within a bucket or between buckets
-    of a volume."""
+    """Move an object, in one transaction and without a copy, within a bucket or between buckets of
+    a volume; local files to objects; or objects to local files.
+
+    Local paths and targets are those of cp. With a local side, the source is removed after its copy
+    is complete, unless it was changed meanwhile.
+    """
     _transfer(invocation, "move", **given)
 
 
 def _transfer(
     invocation: Invocation,
-    verb: str,
-    source: str,
+    verb: Verb,
+    sources: tuple[str, ...],
     target: str,
     recursive: bool,
     no_overwrite: bool,
+    local: bool,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
 ) -> None:
-    """Copy or move an object, or all below a prefix."""
-    origin = _Place.of(source, needs_key=not recursive)
-    place = _Place.of(target, needs_key=not recursive)
+    """Copy or move objects and local files, or all below a prefix or directory."""
     selected = _need_recursive(recursive, include, exclude)
+    options = CopyOptions(verb, recursive, not no_overwrite, selected)
+    found = _copies(sources, target, options, absolute=local)
 
     async def work(clients: Clients) -> int:
-        store = await origin.store(clients)
-        if await clients.of(place.address) is not await clients.of(origin.address):
-            raise CrossVolumeError("the buckets are in two volumes: use s3k cp", path=target)
-        is_within = place.bucket == origin.bucket and place.key.startswith(origin.key)
-        if recursive and is_within:
-            raise RenameIntoSelfError(
-                "the target prefix begins with the source prefix: the new objects would be "
-                f"{_PAST[verb]} again and again",
-                path=target,
-            )
-        change = store.copy if verb == "copy" else store.move
-
-        async def one(each: ObjectInfo) -> None:
-            key = place.key + each.key[len(origin.key) :]
-            await change(
-                each.bucket,
-                each.key,
-                key,
-                overwrite=not no_overwrite,
-                target_bucket=place.bucket,
-            )
-
-        async def page(objects: Sequence[ObjectInfo]) -> list[Failure]:
-            failures: list[Failure] = []
-
-            async def tried(each: ObjectInfo) -> None:
-                try:
-                    await one(each)
-                except S3kError as error:
-                    failures.append((f"/{each.bucket}/{each.key}", error))
-
-            await run_all(tried, objects, limit=AT_ONCE)
-            return failures
-
-        if recursive:
-            return await _each(_chosen(store, origin, selected), page)
-        await one(await store.info(origin.bucket, origin.key))
-        return 1
+        copies = found(clients)
+        with local_hint(() if local else (*sources, target)):
+            if recursive or len(sources) > 1:
+                return await _each(copies, _tried)
+            async for each in copies:
+                await each.run()
+            return 1
 
     done = invocation.run(work)
-    invocation.say(f"{_PAST[verb]} {plural(done, 'object')} to {target}", objects=done)
+    invocation.say(f"{PAST[verb]} {plural(done, 'object')} to {target}", objects=done)
+
+
+def _copies(
+    sources: tuple[str, ...], target: str, options: CopyOptions, *, absolute: bool
+) -> Callable[[Clients], AsyncIterator[ObjectCopy]]:
+    """The copies of the operands. Raises InvalidArgumentError, UsageError."""
+    if "-" in (*sources, target):
+        raise click.UsageError("s3k put - and s3k get transfer standard input and output")
+    local = {each for each in (*sources, target) if is_local(each, absolute=absolute)}
+    if target not in local and local.issuperset(sources):
+        need_distinct([local_name(each) for each in sources])
+        place = ObjectPlace.of(target)
+        return lambda clients: stored(clients, sources, place, options)
+    if target in local and not local.intersection(sources):
+        needs_key = not options.recursive
+        places = [ObjectPlace.of(each, needs_key=needs_key) for each in sources]
+        return lambda clients: fetched(clients, places, target, options)
+    if local:
+        wrong = next(each for each in sources if each in local)
+        raise InvalidArgumentError(
+            "either the sources or the target are local; an object of the default volume is "
+            "written /BUCKET/KEY",
+            path=wrong,
+        )
+    if len(sources) > 1:
+        raise click.UsageError("one object, or prefix with -r, is copied at a time to another one")
+    origin = ObjectPlace.of(sources[0], needs_key=not options.recursive)
+    goal = ObjectPlace.of(target, needs_key=not options.recursive)
+    return lambda clients: within(clients, origin, goal, options)
+
+
+async def _tried(copies: Sequence[ObjectCopy]) -> list[Failure]:
+    """Make copies, and return those that failed."""
+    failures: list[Failure] = []
+
+    async def tried(each: ObjectCopy) -> None:
+        try:
+            await each.run()
+        except S3kError as error:
+            failures.append((each.source, error))
+
+    await run_all(tried, copies, limit=AT_ONCE)
+    return failures
 
 
 @object.command(cls=VolumeCommand)
@@ -378,11 +373,11 @@ def rm(
     exclude: tuple[str, ...],
 ) -> None:
     """Delete objects; with -r, all whose keys begin with PREFIX, the bucket itself is kept."""
-    found = {text: _Place.of(text, needs_key=not recursive) for text in places}
+    found = {text: ObjectPlace.of(text, needs_key=not recursive) for text in places}
     selected = _need_recursive(recursive, include, exclude)
     count = 0
 
-    async def one(clients: Clients, place: _Place) -> None:
+    async def one(clients: Clients, place: ObjectPlace) -> None:
         nonlocal count
         store, client = await place.store(clients), await clients.of(place.address)
 
@@ -391,7 +386,7 @@ def rm(
             return (await client.delete_many(paths, missing_ok=True)).failures
 
         if recursive:
-            count += await _each(_chosen(store, place, selected), page)
+            count += await _each(chosen(store, place, selected), page)
         else:
             await store.delete(place.bucket, place.key)
             count += 1
