@@ -56,7 +56,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "s3k object cp -r /photos/ ./copies --include '*.jpg'",
     ),
     "object info": ("s3k object info /photos /photos/2026/a.jpg",),
-    "object ls": ("s3k object ls /photos/2026",),
+    "object ls": ("s3k object ls /photos/2026", "s3k object ls --metadata camera /photos"),
     "object mb": ("s3k object mb /videos",),
     "object mv": (
         "s3k object mv /photos/2026/a.jpg /photos/first.jpg",

@@ -58,6 +58,27 @@ def test_ls_lists_all_pages(cli: Cli, filled: list[str], monkeypatch: pytest.Mon
     cli.fails(3, "object", "ls", "/none")
 
 
+def test_ls_finds_objects_by_metadata(
+    cli: Cli, filled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ["a.txt", "d/e/one.txt", "d/two.csv"]
+    cli.ok("put", "-", "/other/k", stdin=b"")
+    for path in (*(f"/b/{key}" for key in found), "/other/k"):
+        cli.ok("attr", path, "--set", "colour=red")
+    cli.ok("attr", "/b/a.csv", "--set", "size=1")
+    for page in (2, 1000):
+        monkeypatch.setattr(object_verbs, "PAGE", page)
+        assert sorted(cli.ok("object", "ls", "--metadata", "colour", "/b").out.split()) == found
+    assert len(cli.ok("object", "ls", "--metadata", "colour", "/b", "--limit", "2").lines) == 2
+    said = cli.ok("object", "ls", "--metadata", "size", "/b", "--json").json()
+    assert said == cli.ok("object", "info", "/b/a.csv", "--json").json()
+    assert cli.ok("object", "ls", "--metadata", "none", "/b").out == ""
+    assert "a bucket" in cli.fails(2, "object", "ls", "--metadata", "colour", "/b/d").errors
+    assert "a bucket" in cli.fails(2, "object", "ls", "--metadata", "colour").errors
+    cli.fails(2, "object", "ls", "--metadata", "colour", "/b", "--after", "a")
+    cli.fails(3, "object", "ls", "--metadata", "colour", "/none")
+
+
 def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
     """H3's command refused them."""
     cli.ok("attr", "/b/a.txt", "--set", "name=value")

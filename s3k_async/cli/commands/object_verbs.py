@@ -163,13 +163,23 @@ def rb(invocation: Invocation, buckets: tuple[str, ...], force: bool) -> None:
 @click.argument("place", default=":/", metavar="[VOLUME|BUCKET[/PREFIX]]")
 @click.option("--after", default="", metavar="KEY", help="Only keys that follow this one.")
 @click.option("--limit", type=click.IntRange(1), help="Most objects [default: all].")
+@click.option(
+    "--metadata",
+    metavar="NAME",
+    help="Only objects of a BUCKET that have user metadata of this name, from the index, in its "
+    "order.",
+)
 @click.pass_obj
-def list_objects(invocation: Invocation, /, place: str, after: str, limit: int | None) -> None:
+def list_objects(
+    invocation: Invocation, /, place: str, after: str, limit: int | None, metadata: str | None
+) -> None:
     """List the buckets of a volume, or the keys of a bucket that begin with PREFIX, in order.
 
     All pages are listed, without an upper limit. With --json, one JSON object per line.
     """
-    where = ObjectPlace.of(place)
+    if metadata is not None and after:
+        raise click.UsageError("--after belongs to the order of keys, and --metadata has another")
+    where = ObjectPlace.of(place) if metadata is None else ObjectPlace.of_bucket(place)
 
     async def work(clients: Clients) -> None:
         store = await where.store(clients)
@@ -180,7 +190,12 @@ def list_objects(invocation: Invocation, /, place: str, after: str, limit: int |
         left, token = limit, after
         while True:
             size = min(PAGE, left or PAGE)
-            page = await store.list(where.bucket, where.key, after=token, limit=size)
+            if metadata is None:
+                page = await store.list(where.bucket, where.key, after=token, limit=size)
+            else:
+                page = await store.list_with_metadata(
+                    where.bucket, metadata, after=token, limit=size
+                )
             for each in page.objects:
                 _say(invocation, each.key, _object_fields(each))
             if left is not None:
