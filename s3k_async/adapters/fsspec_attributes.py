@@ -18,8 +18,8 @@ class AttributedFileSystem(ReadableFileSystem):
     """Lookups and reads, and the attributes of entries.
 
     `chmod` and `chown` have the arguments of fsspec's local filesystem and of `os`; `metadata`,
-    `getxattr` and `setxattr` those of s3fs. Mode and owner are not enforced. A transaction cannot
-    set them.
+    `getxattr` and `setxattr` those of s3fs. Mode and owner are enforced in a volume with the
+    feature `permissions` only. A transaction cannot set them.
     """
 
     async def _chmod(self, path: str, mode: int) -> None:
