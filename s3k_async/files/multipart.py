@@ -89,11 +89,13 @@ async def create_upload(
     *,
     lifetime: float = UPLOAD_LIFETIME,
     attributes: Attributes | None = None,
+    bucket: str = "",
 ) -> MultipartUpload:
     """Begin a multipart upload of the file at a path, which may exist, and may have other uploads.
     Nothing is visible at the path before the upload is completed. `lifetime`: seconds after which
     garbage collection, or `expire_uploads`, may abort it. `attributes`: those of the file, in a
-    volume with attributes; None: an existing file keeps its own.
+    volume with attributes; None: an existing file keeps its own. `bucket`: the object id of the
+    directory that it belongs to.
 
     Raises IsDirectoryError (the root), InvalidPathError, ArgumentTypeError, InvalidArgumentError,
     UnsupportedError, ReadOnlyVolumeError.
@@ -113,7 +115,7 @@ async def create_upload(
         )
     checked = None if attributes is None else checked_attributes(volume, path, attributes)
     await _require_permission(volume, path)
-    return await _records(volume).create(path, int(lifetime * 1000), checked)
+    return await _records(volume).create(path, int(lifetime * 1000), checked, bucket)
 
 
 async def list_uploads(
@@ -123,19 +125,27 @@ async def list_uploads(
     after: str = "",
     limit: int = 1000,
     include_denied: bool = False,
+    bucket: str = "",
 ) -> list[MultipartUpload]:
     """The open uploads of files below a directory, in the order of their ids, at most `limit` of
-    those after the id `after`; fewer at the end. An upload that is open for the whole call is
-    listed; in a volume with permissions only if the caller may write its file, or with
+    those after the id `after`; fewer at the end. `bucket`: the object id of the directory, for the
+    uploads that belong to it, wherever it was at their start. An upload that is open for the whole
+    call is listed; in a volume with permissions only if the caller may write its file, or with
     `include_denied`. Reads the records of all uploads of the volume. Raises ItemFormatError."""
     need_uploads(volume, directory)
     if limit < 1:
         raise InvalidArgumentError(f"the limit is at least 1, not {limit}", path=directory)
     below = ROOT if directory == ROOT else directory + "/"
+
+    def is_there(upload: MultipartUpload) -> bool:
+        if bucket:
+            return upload.is_of(directory, bucket)
+        return upload.path.startswith(below)
+
     found: list[MultipartUpload] = []
     async with aclosing(_records(volume).pages(after=after)) as pages:
         async for page in pages:
-            there = [each for each in page if each.is_open and each.path.startswith(below)]
+            there = [each for each in page if each.is_open and is_there(each)]
             found += [each for each in there if include_denied or await _is_permitted(volume, each)]
             if len(found) >= limit:
                 break

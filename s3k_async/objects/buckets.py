@@ -78,18 +78,25 @@ async def refuse_read_only(volume: Volume, path: str) -> None:
             store.refuse_read_only(*page)
 
 
-async def has_uploads(volume: Volume, path: str) -> bool:
+async def has_uploads(volume: Volume, bucket: FileStatus) -> bool:
     """Whether a bucket has a pending upload."""
     return volume.record.uploads and bool(
-        await list_uploads(volume, path, limit=1, include_denied=True)
+        await list_uploads(volume, bucket.path, limit=1, include_denied=True, bucket=bucket.id)
     )
 
 
-async def abort_uploads(volume: Volume, path: str) -> None:
+async def abort_uploads(volume: Volume, bucket: FileStatus) -> None:
     """Abort the pending uploads of a bucket. Raises PartialFailureError."""
     after = ""
     while volume.record.uploads:
-        found = await list_uploads(volume, path, after=after, limit=PURGED, include_denied=True)
+        found = await list_uploads(
+            volume,
+            bucket.path,
+            after=after,
+            limit=PURGED,
+            include_denied=True,
+            bucket=bucket.id,
+        )
         for upload in found:
             with suppress(UploadNotFoundError):  # another client has ended it
                 await abort_upload(volume, upload.id)

@@ -26,6 +26,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     UncommittedFileError,
+    UploadNotFoundError,
 )
 from s3k_async.files import multipart
 from s3k_async.files.edits import need_extents, need_range, need_size, write_range
@@ -83,7 +84,7 @@ from s3k_async.objects.object_metadata import (
 )
 from s3k_async.storage.extents import Extent, content_of
 from s3k_async.storage_space import StorageInfo
-from s3k_async.txn.upload_items import PartInfo
+from s3k_async.txn.upload_items import MultipartUpload, PartInfo
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["ObjectStore"]
@@ -149,12 +150,12 @@ class ObjectStore:
         listed; an object that becomes read-only after that is deleted.
         """
         path = bucket_path(bucket)
-        await self._need_bucket(path)
+        found = await self._need_bucket(path)
         if force:
             await refuse_read_only(self._volume(), path)
-            await abort_uploads(self._volume(), path)
+            await abort_uploads(self._volume(), found)
             await self._client.delete(path, recursive=True)
-        elif await has_uploads(self._volume(), path):
+        elif await has_uploads(self._volume(), found):
             raise DirectoryNotEmptyError(
                 "the bucket has pending uploads, which `force` aborts", path=path
             )
@@ -169,8 +170,7 @@ class ObjectStore:
         counts the objects and lists those that could not be deleted. What is created meanwhile may
         remain."""
         path = bucket_path(bucket)
-        await self._need_bucket(path)
-        await abort_uploads(self._volume(), path)
+        await abort_uploads(self._volume(), await self._need_bucket(path))
         return await purge(self._client, path)
 
     def list_buckets(self) -> AsyncIterator[BucketInfo]:
@@ -689,25 +689,30 @@ class ObjectStore:
 
         Raises UnsupportedError (a volume without the feature `uploads`), as all verbs of uploads.
         """
-        path = await self._new(bucket, key)
-        volume = self._volume()
+        path, volume = self._path(bucket, key), self._volume()
+        found = await self._need_bucket(bucket_path(bucket))
         if attributes is not None:
             need_attributes(volume, path)
         return upload_info(
-            await multipart.create_upload(volume, path, lifetime=lifetime, attributes=attributes)
+            await multipart.create_upload(
+                volume, path, lifetime=lifetime, attributes=attributes, bucket=found.id
+            )
         )
 
     @call
     async def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. They stay
+        with their bucket if it is renamed, and have its name at their start. Raises
         InvalidArgumentError (`limit`)."""
         _need_limit(limit)
         _need_token(after)
         path = bucket_path(bucket)
-        await self._need_bucket(path)
-        found = await multipart.list_uploads(self._volume(), path, after=after, limit=limit)
+        top = await self._need_bucket(path)
+        found = await multipart.list_uploads(
+            self._volume(), path, after=after, limit=limit, bucket=top.id
+        )
         return [upload_info(each) for each in found]
 
     @call
@@ -749,12 +754,15 @@ class ObjectStore:
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
-        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
+        Raises UploadNotFoundError (also if the bucket has been replaced by another one of its
+        name), InvalidArgumentError (no parts, or too large), IsDirectoryError, PathNotFoundError
+        (the bucket was deleted or renamed since the upload was created).
         """
         volume = self._volume()
-        info = upload_info(await multipart.need_upload(volume, upload_id))
-        path = await self._new(info.bucket, info.key)
+        upload = await multipart.need_upload(volume, upload_id)
+        info = upload_info(upload)
+        path = self._path(info.bucket, info.key)
+        _need_own(upload, await self._need_bucket(bucket_path(info.bucket)))
         complete = partial(multipart.complete_upload, volume, upload_id)
         return _info(await self._placed(path, complete))
 
@@ -871,6 +879,16 @@ class ObjectStore:
 
 def _info(entry: Entry) -> ObjectInfo:
     return object_info(status_of(entry))
+
+
+def _need_own(upload: MultipartUpload, bucket: FileStatus) -> None:
+    """Raise UploadNotFoundError for an upload of another bucket that had the name of this one."""
+    if not upload.is_of(bucket.path, bucket.id):
+        raise UploadNotFoundError(
+            f"the upload began in another bucket of the name {bucket.name!r}, which was deleted or "
+            "renamed: rename that one back, or abort the upload",
+            path=upload.id,
+        )
 
 
 def _no_bucket(path: str) -> PathNotFoundError:

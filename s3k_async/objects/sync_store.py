@@ -427,7 +427,8 @@ class SyncObjectStore(BlockingObjectStore):
     def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
     ) -> builtins.list[UploadInfo]:
-        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. Raises
+        """At most `limit` pending uploads of a bucket, by id: those after the id `after`. They stay
+        with their bucket if it is renamed, and have its name at their start. Raises
         InvalidArgumentError (`limit`)."""
         return self._call(lambda objects: objects.list_uploads(bucket, after=after, limit=limit))
 
@@ -467,8 +468,9 @@ class SyncObjectStore(BlockingObjectStore):
         """Publish the parts as the object, which is created or replaced, in one moment. The id is
         invalid afterwards. After any error but OutcomeUnknownError the upload is as it was.
 
-        Raises UploadNotFoundError, InvalidArgumentError (no parts, or too large), IsDirectoryError,
-        PathNotFoundError (the bucket was deleted or renamed since the upload was created).
+        Raises UploadNotFoundError (also if the bucket has been replaced by another one of its
+        name), InvalidArgumentError (no parts, or too large), IsDirectoryError, PathNotFoundError
+        (the bucket was deleted or renamed since the upload was created).
         """
         return self._call(lambda objects: objects.complete_upload(upload_id))
 

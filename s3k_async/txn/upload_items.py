@@ -47,6 +47,7 @@ _DIGITS: Final = 10
 COMPLETION: Final = "completion"
 STATE: Final = "state"
 _ATTRIBUTES: Final = "attrs"
+_BUCKET: Final = "bucket"
 
 UploadState: TypeAlias = Literal["open", "completed", "aborted"]
 ENDED: Final = frozenset(get_args(UploadState)) - {"open"}
@@ -71,6 +72,9 @@ class MultipartUpload:
     """The id of the last write of the record."""
     attributes: Attributes | None = None
     """Those of the file; None: a file that is replaced keeps its own."""
+    bucket: str = ""
+    """The object id of the directory of the root that was its bucket at the start; empty for an
+    upload of a file, and for one of a client of former versions."""
 
     @property
     def started(self) -> datetime:
@@ -86,6 +90,11 @@ class MultipartUpload:
     def is_open(self) -> bool:
         """Whether it was neither completed nor aborted."""
         return self.state == "open"
+
+    def is_of(self, directory: str, object_id: str) -> bool:
+        """Whether its bucket is the directory with this object id. Without a recorded bucket, one
+        at the start of its path is."""
+        return self.bucket == object_id if self.bucket else self.path.startswith(f"{directory}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +185,7 @@ def upload_from(item: Item) -> MultipartUpload:
         completion=_text(item, COMPLETION),
         operation=_text(item, OPERATION),
         attributes=_attributes(item),
+        bucket=_text(item, _BUCKET),
     )
 
 
@@ -253,4 +263,6 @@ def upload_item(upload: MultipartUpload) -> Item:
     }
     if upload.attributes is not None:
         item[_ATTRIBUTES] = upload.attributes.to_json() or "{}"
+    if upload.bucket:
+        item[_BUCKET] = upload.bucket
     return item

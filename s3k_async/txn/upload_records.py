@@ -101,7 +101,11 @@ class UploadRecords:
     # Uploads
 
     async def create(
-        self, path: str, lifetime_ms: int, attributes: Attributes | None = None
+        self,
+        path: str,
+        lifetime_ms: int,
+        attributes: Attributes | None = None,
+        bucket: str = "",
     ) -> MultipartUpload:
         """Begin an upload."""
         now_ms, identity = self._runtime.now_ms(), self._runtime.uuid()
@@ -112,6 +116,7 @@ class UploadRecords:
             now_ms + lifetime_ms,
             operation=self._runtime.uuid(),
             attributes=attributes,
+            bucket=bucket,
         )
         await self._items.write(Put(upload_item(upload), ABSENT))
         return upload

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from s3k_async.attributes import Attributes
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     InvalidArgumentError,
@@ -15,6 +15,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UploadNotFoundError,
 )
+from s3k_async.files import multipart
 from s3k_async.objects import ObjectStore
 from tests.engines.volumes import volume_backends
 
@@ -221,9 +222,59 @@ async def test_an_upload_does_not_bring_its_bucket_back(
     with pytest.raises(PathNotFoundError, match="no such bucket"):
         await objects.complete_upload(upload.id)
     assert [each.name async for each in objects.list_buckets()] == ["b", "renamed"]
-    await objects.create_bucket("other")
+    await fs.rename("/renamed", "/other")
     await objects.complete_upload(upload.id)
     assert await objects.read("other", "d/k") == b"data"
+
+
+async def test_uploads_stay_with_their_bucket(objects: ObjectStore, fs: S3kClient) -> None:
+    """A bucket that is deleted and created again has none of the former one, and a bucket that is
+    renamed keeps its own."""
+    upload = await objects.create_upload("b", "k")
+    await objects.put_part(upload.id, 0, b"data")
+    await fs.rename("/b", "/renamed")
+    await objects.create_bucket("b")
+    own = await objects.create_upload("b", "k")
+    assert await objects.list_uploads("b") == [own]
+    assert await objects.list_uploads("renamed") == [upload]
+    with pytest.raises(UploadNotFoundError, match="another bucket of the name 'b'"):
+        await objects.complete_upload(upload.id)
+    with pytest.raises(DirectoryNotEmptyError, match="pending uploads"):
+        await objects.delete_bucket("renamed")
+    await objects.purge_bucket("b")
+    assert [each.number for each in await objects.list_parts(upload.id)] == [0]
+    await objects.delete_bucket("b")
+    await objects.delete_bucket("renamed", force=True)
+    with pytest.raises(UploadNotFoundError):
+        await objects.list_parts(upload.id)
+
+
+async def test_uploads_of_a_bucket_that_the_filesystem_removes(
+    objects: ObjectStore, fs: S3kClient
+) -> None:
+    """They are left, and expire."""
+    upload = await objects.create_upload("b", "k", lifetime=0.001)
+    await objects.put_part(upload.id, 0, b"data")
+    await fs.delete("/b", recursive=True)
+    await objects.create_bucket("b")
+    assert await objects.list_uploads("b") == []
+    with pytest.raises(UploadNotFoundError):
+        await objects.complete_upload(upload.id)
+    assert not await objects.exists("b", "k")
+    while not (expired := await objects.expire_uploads()):
+        pass
+    assert expired == 1
+
+
+async def test_an_upload_without_a_recorded_bucket(objects: ObjectStore, fs: S3kClient) -> None:
+    """Of a client of former versions: it belongs to the bucket of its name."""
+    upload = await multipart.create_upload(volume_of(fs), "/b/k")
+    await objects.put_part(upload.id, 0, b"data")
+    assert [each.id for each in await objects.list_uploads("b")] == [upload.id]
+    await objects.create_bucket("bb")
+    assert await objects.list_uploads("bb") == []
+    await objects.complete_upload(upload.id)
+    assert await objects.read("b", "k") == b"data"
 
 
 async def test_an_upload_takes_the_place_of_directories_without_objects(

@@ -2907,8 +2907,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "objects: an upload that brings its bucket back",
         "objects/object_store.py",
-        "        path = await self._new(info.bucket, info.key)\n",
-        "        path = self._path(info.bucket, info.key)\n",
+        "        _need_own(upload, await self._need_bucket(bucket_path(info.bucket)))\n",
+        "",
         "tests/objects/test_uploads.py::test_an_upload_does_not_bring_its_bucket_back",
     ),
     Defect(
