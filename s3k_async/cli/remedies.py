@@ -9,7 +9,6 @@ from typing import Final
 
 from s3k_async.errors import (
     DirectoryNotEmptyError,
-    InvalidArgumentError,
     IsDirectoryError,
     PathExistsError,
     PathNotFoundError,
@@ -89,9 +88,6 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         return _BY_MESSAGE[command, error.message]
     if isinstance(error, PathNotFoundError) and error.message == "no such directory in the trash":
         return "s3k trash ls lists the directories in it"
-    if isinstance(error, InvalidArgumentError) and error.message == "expected BUCKET/KEY":
-        is_local = not (error.path or "/").startswith("/") and ":" not in (error.path or "")
-        return "s3k put and s3k get copy local files" if is_local else ""
     for (name, kind), remedy in _BY_COMMAND.items():
         if name == command and isinstance(error, kind):
             return remedy

@@ -276,7 +276,7 @@ def test_what_is_not_copied_is_kept(cli: Cli, filled: list[str], local: Path) ->
     failed = cli("object", "mv", "-r", "tree", "f.txt", "gone", "/other/x/")
     assert failed.code == 10
     assert "a link to a directory is not followed: tree/link" in failed.errors
-    assert "no such local file; /gone is one in the default volume" in failed.errors
+    assert "no such local file; an object of the default volume is written /gone" in failed.errors
     assert "2 objects of 6 failed" in failed.errors
     assert os.listdir(local) == ["tree"]
     assert os.listdir(local / "tree") == ["link"]

@@ -203,7 +203,8 @@ def _state(local: str) -> tuple[int, ...]:
     """What tells one content of a local file from another one. Raises PathNotFoundError,
     IsDirectoryError."""
     if not os.path.lexists(local):
-        hint = "" if local.startswith("/") else f"; /{local} is one in the default volume"
+        hint = f"; an object of the default volume is written /{local}"
+        hint = "" if local.startswith(("/", ".", "~")) else hint
         raise PathNotFoundError(f"no such local file{hint}", path=local)
     if os.path.isdir(local):
         raise IsDirectoryError("a local directory needs -r", path=local)
