@@ -2912,6 +2912,20 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/objects/test_uploads.py::test_an_upload_does_not_bring_its_bucket_back",
     ),
     Defect(
+        "objects: a bucket that is deleted with its read-only objects",
+        "objects/object_store.py",
+        "            await refuse_read_only(self._volume(), path)\n",
+        "",
+        "tests/objects/test_metadata.py::test_a_bucket_with_a_read_only_object_is_not_deleted",
+    ),
+    Defect(
+        "objects: a moved local file that was changed meanwhile",
+        "cli/commands/object_copies.py",
+        "    if _state(local) != before:\n",
+        "    if not before:\n",
+        "tests/cli/test_object.py::test_a_file_that_changes_while_it_is_moved_is_kept",
+    ),
+    Defect(
         "objects: a bucket that is created by its first object",
         "objects/object_store.py",
         "        await self._need_bucket(bucket_path(bucket))\n        return path\n",
