@@ -1,7 +1,8 @@
 """Many clients on overlapping trees, and the operator's tools beside them, in processes that are
 killed and stopped.
 
-Workers write, move and delete in one small tree, and write files with lifecycle metadata beside it;
+Workers write, move and delete in one small tree, and write files beside it that have lifecycle
+metadata or are below a rule;
 `fsck repair`, garbage collection, compaction and two runners of the lifecycle rules run throughout.
 Each process has a wall clock of its own, apart by up to an hour. The driver kills processes
 (SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
@@ -59,11 +60,13 @@ from tests.torture.ledger import content
 from tests.torture.overlap import Call
 from tests.torture.processes import PRELOADED, Keys, keys_of, with_keys
 
-__all__ = ["DUE", "LABEL", "TOP", "Chaos", "Plan", "run_chaos"]
+__all__ = ["DUE", "LABEL", "LIFECYCLES", "RULED", "TOOLS", "TOP", "Chaos", "Plan", "run_chaos"]
 
 TOP = "/c"
 DUE = "/due"
 """The directory of the files with lifecycle metadata, each of which is written once."""
+RULED = "/ruled"
+"""The directory with a rule by which its files expire; each of them is written once."""
 LABEL = "label"
 """The metadata that files are given."""
 DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
@@ -187,7 +190,7 @@ class _Driver:
 
     def run(self) -> None:
         self._children = [self._start("worker", clock) for clock in self._plan.clocks]
-        self._children += [self._start(role, 0.0) for role in _TOOLS]
+        self._children += [self._start(role, 0.0) for role in TOOLS]
         self._wait_for_workers()
         began, share = time.monotonic(), 1.0
         while self._goes_on(seconds := time.monotonic() - began):
@@ -221,16 +224,16 @@ class _Driver:
     def _replace(self, child: _Child) -> None:
         self._kill(child)
         other = self._start(child.role, child.clock)
-        other.is_spared = child.role in _TOOLS and self._chance.random() < 0.5
+        other.is_spared = child.role in TOOLS and self._chance.random() < 0.5
         self._children[self._children.index(child)] = other
 
     def _goes_on(self, seconds: float) -> bool:
         """For the planned time, and until each tool has ended once."""
         if seconds < self._plan.seconds:
             return True
-        tools = [each for each in (*self._dead, *self._children) if each.role in _TOOLS]
+        tools = [each for each in (*self._dead, *self._children) if each.role in TOOLS]
         ended = {each.role for each in tools if each.has_finished}
-        return ended != _TOOLS.keys() and seconds < self._plan.seconds + HANGS
+        return ended != TOOLS.keys() and seconds < self._plan.seconds + HANGS
 
     def kill_all(self) -> None:
         for child in self._children:
@@ -399,8 +402,9 @@ def _next_call(
             return Call("label", 0.0, path), lambda: fs.set_attributes(
                 path, metadata={LABEL: value}
             )
-        case "expire" | "keep" | "protect":
-            path, attributes = f"{DUE}/{name}", Attributes(metadata=_LIFECYCLES[verb])
+        case "expire" | "keep" | "protect" | "ruled":
+            place = RULED if verb == "ruled" else DUE
+            path, attributes = f"{place}/{name}", Attributes(metadata=LIFECYCLES[verb])
             return Call(verb, 0.0, files={path: name}), lambda: fs.write(
                 path, content(name, size), attributes=attributes
             )
@@ -442,6 +446,7 @@ _VERBS = {
     "expire": 2,
     "keep": 1,
     "protect": 1,
+    "ruled": 1,
     "move": 4,
     "move tree": 2,
     "move many": 2,
@@ -450,12 +455,14 @@ _VERBS = {
     "delete many": 2,
 }
 """How often each is called, relatively."""
-_LIFECYCLES = {
+LIFECYCLES: Mapping[str, Mapping[str, bytes]] = {
     "expire": {EXPIRES_AT: b"1"},
     "keep": {EXPIRES_AT: str(LATEST).encode()},
     "protect": {READ_ONLY_AFTER: b"1"},
+    "ruled": {},
 }
-"""The metadata of the files that are written."""
+"""Calls that write files for which a lifecycle rule is due now, never, once, and now by the rule of
+their directory; and the metadata of these files."""
 
 
 def _branch(chance: random.Random) -> str:
@@ -488,7 +495,7 @@ async def _operate(config: VolumeConfig, plan: Plan, role: str, notes: Path) -> 
             try:
                 volume = await open_volume(config)
                 try:
-                    await _TOOLS[role](volume, plan)
+                    await TOOLS[role](volume, plan)
                 finally:
                     await volume.close()
             except S3kError as error:
@@ -527,10 +534,11 @@ async def _run_rules(volume: Volume, plan: Plan) -> None:
     await run_rules(volume)
 
 
-_TOOLS: Mapping[str, Callable[[Volume, Plan], Awaitable[None]]] = {
+TOOLS: Mapping[str, Callable[[Volume, Plan], Awaitable[None]]] = {
     "repair": _repair,
     "gc": _collect,
     "compact": _compact,
     "rules": _run_rules,
     "rules_2": _run_rules,
 }
+"""What each role does, again and again."""

@@ -41,6 +41,7 @@ Kind: TypeAlias = Literal[
     "expire",
     "keep",
     "protect",
+    "ruled",
 ]
 Outcome: TypeAlias = Literal["under way", "done", "failed", "unknown"]
 

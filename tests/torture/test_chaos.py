@@ -10,21 +10,31 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.bulk.rule_runner import run_rules
 from s3k_async.config import VolumeConfig
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.migrate.features import enable_features
 from s3k_async.model import LayoutName
-from s3k_async.volumes import init_volume, open_volume
+from s3k_async.volumes import init_volume
 from tests.counters.counted import Counted, counted, walked
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.level import TORTURE
-from tests.torture.chaos import DUE, LABEL, TOP, Chaos, Plan, run_chaos
+from tests.torture.chaos import (
+    DUE,
+    LABEL,
+    LIFECYCLES,
+    RULED,
+    TOOLS,
+    TOP,
+    Chaos,
+    Plan,
+    run_chaos,
+)
+from tests.torture.chaos_rules import check_rules
 from tests.torture.ledger import named
 from tests.torture.load import read_tree
 from tests.torture.measure import report, seed_of_run
 from tests.torture.overlap import check_overlapping
-from tests.torture.processes import LATER, recover
+from tests.torture.processes import recover
 
 TEN_MINUTES, AN_HOUR = 600.0, 3600.0
 CLOCKS = {
@@ -35,8 +45,6 @@ CLOCKS = {
 LONG = Plan(240.0, (), Ages(70.0, 5.0, 60.0), 20.0, (0.1, 1.0), (0.5, 45.0))
 """Stops are longer than a transaction's lease of 30 seconds, and shorter than the time that
 collection allows for late requests."""
-LIFECYCLES = {"expire", "keep", "protect"}
-"""Calls that write files for which a lifecycle rule is due now, never, and once."""
 SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
 
 
@@ -49,6 +57,7 @@ def test_chaos_undoes_nothing(
     seed = seed_of_run()
     config = new_volume(suffix_count=3, layout=layout)
     asyncio.run(init_volume(config, enable=["rules", "counters"]))
+    asyncio.run(prepare(config))
     base = LONG if TORTURE else SHORT
     plan = Plan(base.seconds, CLOCKS[clocks], base.ages, base.grace, base.pause, base.stop)
     try:
@@ -77,9 +86,15 @@ def test_chaos_undoes_nothing(
     assert any(call.outcome == "done" for call in chaos.calls if call.kind == "label")
     assert chaos.kills["worker"] > len(plan.clocks), "only the end killed anything"
     assert any(call.outcome == "done" for call in chaos.calls if call.kind in LIFECYCLES)
-    assert all(chaos.finished[role] for role in ("repair", "gc", "compact", "rules")), (
-        "a tool never came to its end"
-    )
+    assert all(chaos.finished[role] for role in TOOLS), "a tool never came to its end"
+
+
+async def prepare(config: VolumeConfig) -> None:
+    """Make the directories of the lifecycle rules."""
+    async with S3kClient(config=config) as fs:
+        await fs.makedirs(DUE)
+        await fs.makedirs(RULED)
+        await fs.set_rule(RULED, expire_at=1)
 
 
 async def have_counters(config: VolumeConfig) -> bool:
@@ -107,34 +122,3 @@ async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:
         [call for call in chaos.calls if call.kind not in {"label", *LIFECYCLES}],
         late=config.layout == "tree",
     )
-
-
-async def check_rules(config: VolumeConfig, chaos: Chaos) -> None:
-    """After one more run of the rules, everything that is due has been done, and done once."""
-    volume = await open_volume(config, runtime=LATER)
-    try:
-        ended = await run_rules(volume)
-        again = await run_rules(volume)
-    finally:
-        await volume.close()
-    assert ended.failures == ()
-    assert (again.expired, again.read_only, again.failures) == (0, 0, ())
-    written = {
-        kind: {path for call in chaos.calls if call.kind == kind for path in call.files}
-        for kind in LIFECYCLES
-    }
-    answered = {
-        path
-        for call in chaos.calls
-        if call.kind in LIFECYCLES and call.outcome == "done"
-        for path in call.files
-    }
-    async with S3kClient(config=config) as fs:
-        found = {status.path: status async for status in fs.list(DUE)}
-    assert found.keys() >= answered - written["expire"]
-    assert found.keys() <= written["keep"] | written["protect"]
-    for path, status in found.items():
-        is_protected = path in written["protect"]
-        assert status.attributes.read_only is is_protected
-        # A file begins with version 2. A second change would have raised it once more.
-        assert status.version == 2 + is_protected, path
