@@ -6,9 +6,13 @@ The numbers are those of the table in docs/objects.md.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.ports.items import PARTITION, Item
+from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -21,11 +25,13 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.model import LayoutName
+from s3k_async.namespace.metadata_index import META_PREFIX, STALE_SECONDS
 from s3k_async.objects import UNCHANGED, Attributes, ObjectStore, buckets
 from s3k_async.testing import Call, FaultPlan
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
+from tests.torture.crash import client_of
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -138,7 +144,25 @@ async def test_08_a_purge_of_several_pages_leaves_nothing(
         await objects.set_metadata("b", f"{number:03}", "n", b"1")
     assert (await objects.purge_bucket("b")).files == 60
     assert await paths(fs) == {"/b"}
-    assert (await objects.list_with_metadata("b", "n")).objects == ()
+    later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 2 * STALE_SECONDS * 1000)
+    volume = await open_volume(fs.config, runtime=later)
+    try:
+        assert len(await indexed(volume)) == 20
+        search = await ObjectStore(client_of(volume)).list_with_metadata("b", "n")
+        assert search.objects == ()
+        assert await indexed(volume) == []
+    finally:
+        await volume.close()
+
+
+async def indexed(volume: Volume) -> list[Item]:
+    """The items of the index of user metadata."""
+    return [
+        item
+        async for page in scan_all(volume.items)
+        for item in page
+        if str(item[PARTITION]).startswith(META_PREFIX)
+    ]
 
 
 @everywhere
