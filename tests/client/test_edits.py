@@ -41,6 +41,7 @@ from s3k_async.storage.extents import (
     parse_extents,
     physical_keys,
 )
+from s3k_async.storage.tiered_blobs import need_tiers
 from s3k_async.table.codec import to_item
 from s3k_async.table.keys import KeyScheme
 from s3k_async.testing import Call, FaultPlan
@@ -51,12 +52,12 @@ from tests.client.rig import TUNING, faulty_client, memory_config
 from tests.client.transacting import contents, problems
 from tests.engines.volumes import volume_backends
 from tests.level import FULL
+from tests.tiers.rig import move_all, sizes, tiered_volume
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
-backends = volume_backends(
-    "memory", "embedded", "redis", "rocksdb", "dynoxide+seaweedfs", "dynoxide+moto"
-)
+BACKENDS = ("memory", "embedded", "redis", "rocksdb", "dynoxide+seaweedfs", "dynoxide+moto")
+backends = volume_backends(*BACKENDS)
 
 
 async def extents(fs: S3kClient, path: str = "/f") -> int:
@@ -385,12 +386,38 @@ async def test_a_sparse_file_of_six_gibibytes(fs: S3kClient) -> None:
 CHANGES = 2000 if FULL else 200
 
 
-@backends
+@volume_backends(*BACKENDS, "dynamodb_local+seaweedfs")
 async def test_random_changes_equal_those_of_a_local_file(fs: S3kClient) -> None:
     """Positional writes, truncates and appends, compared byte for byte."""
+    await change_at_random(fs, CHANGES)
+
+
+async def test_random_changes_of_a_volume_with_tiers(layout: LayoutName) -> None:
+    """A file whose parts are in the hot location and in the cold one."""
+    config = await tiered_volume(layout)
+    async with S3kClient(config=config) as fs:
+        tiers = need_tiers(fs._volume().blobs, config.name)
+        moved = 0
+
+        async def move() -> None:
+            nonlocal moved
+            moved += (await move_all(tiers)).moved
+
+        await change_at_random(fs, CHANGES, move)
+        await fs.append("/f", b"hot")
+        assert moved > 0
+        assert await sizes(tiers.hot) != {}
+        assert await sizes(tiers.cold) != {}
+        assert (await fs.read("/f")).endswith(b"hot")
+
+
+async def change_at_random(
+    fs: S3kClient, changes: int, between: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Change a file and a local one alike, and compare them. `between`: called now and then."""
     draw, local = random.Random(7), bytearray()
     await fs.append("/f", b"")
-    for number in range(CHANGES):
+    for number in range(changes):
         kind = draw.random()
         data = draw.randbytes(draw.choice((1, 7, 90, 260)))
         if kind < 0.4:
@@ -407,6 +434,8 @@ async def test_random_changes_equal_those_of_a_local_file(fs: S3kClient) -> None
             del local[size:]
             local += bytes(size - len(local))
         if number % 20 == 0:
+            if between is not None:
+                await between()
             assert await fs.read("/f") == local, number
     assert await fs.read("/f") == local
     assert (await fs.stat("/f")).size == len(local)
