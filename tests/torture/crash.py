@@ -15,6 +15,7 @@ from anyio import sleep_forever
 
 from s3k_async._core.retry import Retries, RetryPolicy
 from s3k_async._native import object_id_of
+from s3k_async.attributes import Attributes
 from s3k_async.backends.location import OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.items import Item
@@ -35,6 +36,7 @@ from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
 from s3k_async.integrity.repair import repair_volume
 from s3k_async.integrity.verify_rules import Finding
+from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.model import Entry, Feature, LayoutName
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
@@ -49,7 +51,17 @@ from tests.layouts.trees import contradictions, paths_of, stored_and_seen
 from tests.support import FakeClock, fake_runtime, under
 from tests.torture.model import is_below
 
-__all__ = ["Arm", "Locate", "Paths", "Rule", "Scenario", "World", "client_of", "world_of"]
+__all__ = [
+    "Arm",
+    "Locate",
+    "Marks",
+    "Paths",
+    "Rule",
+    "Scenario",
+    "World",
+    "client_of",
+    "world_of",
+]
 
 Paths: TypeAlias = Mapping[str, bytes | None]
 """A tree: the bytes of each file; None for a directory."""
@@ -75,6 +87,16 @@ AGES = Ages(grace=GRACE, lease=TUNING.lease, late=GRACE)
 
 
 @dataclass(frozen=True)
+class Marks:
+    """What a tree has beside its bytes."""
+
+    attributes: Mapping[str, Attributes] = field(default_factory=dict)
+    """Mode, owner, user metadata and read-only, of each path that has any of them."""
+    rules: Collection[LifecycleRule] = ()
+    """By path."""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A verb that may be interrupted at every call it makes."""
 
@@ -87,6 +109,8 @@ class Scenario:
     """What may be there as well: directories that are made on the way."""
     gone: bool = False
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
+    once: bool = False
+    """Whether running it again after it was complete is refused: PathExistsError."""
     implied: bool = False
     """Whether all may be there though something failed: a directory is made by what is put into it,
     the last page of what is copied may fail when everything was, and a run of the rules after the
@@ -100,9 +124,18 @@ class Scenario:
     layout: LayoutName = "path"
     """The layout of the volumes."""
     layouts: Sequence[LayoutName] = ("path", "tree")
+    """The layouts that support the verb."""
     features: Sequence[Feature] = ()
     """What the volume has beside the features of every new one."""
-    """The layouts that support the verb."""
+    prepare: Callable[[S3kClient], Awaitable[object]] | None = None
+    """What gives the tree before its marks."""
+    marks: tuple[Marks, Marks] = (Marks(), Marks())
+    """Before and after."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what is there before differs from what is there after."""
+        return (self.before, self.marks[0]) != (self.after, self.marks[1])
 
 
 def in_memory(name: str) -> tuple[TableLocation, BlobLocation]:
@@ -202,6 +235,22 @@ class World:
                 assert status.path not in found, f"{status.path} twice"
                 found[status.path] = None if status.is_dir else await fs.read(status.path)
         return found
+
+    async def marks(self) -> Marks:
+        """What a client sees beside the tree. Whoever searches for a name of user metadata finds
+        the entries that have it."""
+        async with self.client() as (fs, _):
+            found = {
+                status.path: status.attributes
+                async for status in fs.list("/", recursive=True)
+                if status.attributes != Attributes()
+            }
+            for name in {name for each in found.values() for name in each.metadata}:
+                named = [status.path async for status in fs.find(metadata=name)]
+                assert sorted(named) == sorted(
+                    path for path, each in found.items() if name in each.metadata
+                )
+            return Marks(found, tuple(await fs.rules()) if "rules" in self.features else ())
 
     async def visible(self) -> set[str]:
         """Every path of the table at which a client sees something, whether or not it has
@@ -343,6 +392,8 @@ async def world_of(scenario: Scenario, **places: Any) -> AsyncIterator[World]:
                         await fs.append(path, data[-1:])
                     else:
                         await fs.write(path, data)
+            if scenario.prepare is not None:
+                await scenario.prepare(here)
         world.clock.advance(100)
         yield world
     finally:

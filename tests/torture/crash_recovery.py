@@ -8,13 +8,14 @@ from typing import Any
 from s3k_async.errors import (
     OutcomeUnknownError,
     PartialFailureError,
+    PathExistsError,
     PathNotFoundError,
     S3kError,
 )
 from s3k_async.model import LayoutName
 from s3k_async.testing import FaultPlan
 from tests.level import FULL
-from tests.torture.crash import Paths, Scenario, World, world_of
+from tests.torture.crash import Marks, Paths, Scenario, World, world_of
 
 __all__ = [
     "AFTER_USE",
@@ -23,6 +24,7 @@ __all__ = [
     "WAYS",
     "calls_of",
     "check_tree",
+    "is_complete",
     "is_definite",
     "try_again",
 ]
@@ -55,25 +57,43 @@ async def calls_of(scenario: Scenario, **places: Any) -> int:
     plans: list[FaultPlan] = []
     async with world_of(scenario, **places) as world:
         await world.run(scenario, plans.append)
-        assert await world.tree() == scenario.after
+        assert await is_complete(world, scenario, await world.tree())
         world.clock.advance(1000)
         assert await world.problems() == set()
         return len(plans[0].calls)
 
 
+async def is_complete(world: World, scenario: Scenario, found: Paths) -> bool:
+    """Whether what is there, of which `found` is the tree, is what is to be there afterwards."""
+    return found == scenario.after and await world.marks() == scenario.marks[1]
+
+
 async def check_tree(world: World, scenario: Scenario) -> dict[str, bytes | None]:
     """The tree holds together, and holds what it may hold."""
-    found = await world.tree()
+    found, marks = await world.tree(), await world.marks()
     assert await world.visible() == found.keys()
     sides = (scenario.before, scenario.after)
     if scenario.rule == "atomic":
-        assert found in (*sides, {**scenario.before, **scenario.between})
+        before, after = zip(sides, scenario.marks, strict=True)
+        half = {**scenario.before, **scenario.between}, scenario.marks[0]
+        assert (found, marks) in (before, after, half)
         return found
+    assert marks.rules in [each.rules for each in scenario.marks]
+    check_attributes(marks, scenario)
     for path in found.keys() | scenario.before.keys() | scenario.after.keys():
         assert found.get(path, "none") in {side.get(path, "none") for side in sides}, path
     if scenario.rule == "moves":
         assert files_of(found) == files_of(scenario.before)
     return found
+
+
+def check_attributes(marks: Marks, scenario: Scenario) -> None:
+    """Each path has the attributes of before or those of after."""
+    paths = {path for each in (marks, *scenario.marks) for path in each.attributes}
+    for path in paths:
+        assert marks.attributes.get(path) in [
+            each.attributes.get(path) for each in scenario.marks
+        ], path
 
 
 def files_of(tree: Paths) -> list[bytes]:
@@ -89,9 +109,13 @@ async def try_again(world: World, scenario: Scenario, found: Paths) -> None:
         assert scenario.gone
         assert found == scenario.after
         await resolve_transactions(world)
+    except PathExistsError:
+        assert scenario.once
+        assert found == scenario.after
     is_repeated = scenario.again is not None and found == scenario.after
     expected = scenario.again if scenario.again is not None and is_repeated else scenario.after
     assert await world.tree() == expected
+    assert await world.marks() == scenario.marks[1]
     assert (await world.items()).keys() == expected.keys()
 
 
@@ -108,7 +132,11 @@ async def use(world: World, scenario: Scenario, found: Paths) -> None:
     """Somebody else uses what is there, without knowing that anything happened; at last all of it
     is deleted."""
     expected = dict(found)
+    marks = await world.marks()
     async with world.client() as (fs, _):
+        for path, attributes in marks.attributes.items():
+            if attributes.read_only:
+                await fs.set_attributes(path, read_only=False)
         for path, data in found.items():
             place = f"{path}/another" if data is None else path
             expected[place] = b"other"
@@ -154,7 +182,7 @@ async def repair_action(world: World, scenario: Scenario, found: Paths) -> None:
 async def lose_table(world: World, scenario: Scenario, found: Paths) -> None:
     """The table is lost before the operations of the dead client are resolved. What was there
     before and is to be there afterwards is there, and so is what the client has published; fsck
-    resolves the rest.
+    resolves the rest. Rules are not in the log (docs/rules.md).
 
     A rename that is not atomic creates a directory at the target before it moves an entry. Until it
     has moved all entries, the log has only a pending creation of that directory, which the restore
@@ -173,6 +201,7 @@ async def lose_table(world: World, scenario: Scenario, found: Paths) -> None:
                 assert restored.get(path, "none") == data, path
     if scenario.rule == "moves":
         assert files_of(restored) == files_of(scenario.before)
+    check_attributes(await world.marks(), scenario)
     # An abandoned reservation is not restored, and the log still has it.
     assert await world.problems() <= RECOVERABLE | {"entry_missing", "contradiction"}
     await world.repair()

@@ -10,14 +10,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from s3k_async.attributes import Attributes
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError, PartialFailureError, PathExistsError
 from s3k_async.layouts.tree import staged_commit
+from s3k_async.lifecycle_rules import LifecycleRule
 from s3k_async.model import ChangeResult
 from s3k_async.namespace import multi_path_commit
 from s3k_async.transaction import Transaction
 from s3k_async.txn import txn_manifest
-from tests.torture.crash import Paths, Scenario
+from tests.torture.crash import Marks, Paths, Scenario
 
 __all__ = ["LOOKS", "OWN", "SCENARIOS", "verb_of"]
 
@@ -135,11 +137,6 @@ def whole(result: ChangeResult) -> None:
     failures = [error for _, error in result.failures]
     for error in sorted(failures, key=lambda one: isinstance(one, OutcomeUnknownError)):
         raise error
-
-
-async def remove_rule(fs: S3kClient) -> None:
-    await fs.set_rule("/d", expire_after=10**9)
-    await fs.remove_rule("/d")
 
 
 async def run_rules(fs: S3kClient) -> None:
@@ -421,23 +418,45 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"one"},
         lambda fs, _: fs.set_attributes("/d/f", mode=0o600, metadata={"name": b"value"}),
         {"/d": None, "/d/f": b"one"},
+        prepare=lambda fs: fs.set_attributes("/d/f", mode=0o644, uid=7, metadata={"was": b"old"}),
+        marks=(
+            Marks({"/d/f": Attributes(mode=0o644, uid=7, metadata={"was": b"old"})}),
+            Marks(
+                {"/d/f": Attributes(mode=0o600, uid=7, metadata={"was": b"old", "name": b"value"})}
+            ),
+        ),
     ),
     "set_attributes:of a directory": Scenario(
         {"/d": None, "/d/f": b"one"},
         lambda fs, _: fs.set_attributes("/d", uid=7, metadata={"name": b"value"}),
         {"/d": None, "/d/f": b"one"},
+        marks=(Marks(), Marks({"/d": Attributes(uid=7, metadata={"name": b"value"})})),
+    ),
+    "set_attributes:read-only": Scenario(
+        {"/d": None, "/d/f": b"one"},
+        lambda fs, _: fs.set_attributes("/d/f", read_only=True),
+        {"/d": None, "/d/f": b"one"},
+        marks=(Marks(), Marks({"/d/f": Attributes(read_only=True)})),
     ),
     "set_rule": Scenario(
         {"/d": None, "/d/f": b"one"},
         lambda fs, _: fs.set_rule("/d", expire_after=10**9),
         {"/d": None, "/d/f": b"one"},
         features=("rules",),
+        prepare=lambda fs: fs.set_rule("/d", read_only_after=10**9),
+        marks=(
+            Marks(rules=(LifecycleRule("/d", read_only_after=10**9),)),
+            Marks(rules=(LifecycleRule("/d", expire_after=10**9),)),
+        ),
     ),
     "remove_rule": Scenario(
         {"/d": None, "/d/f": b"one"},
-        lambda fs, _: remove_rule(fs),
+        lambda fs, _: fs.remove_rule("/d"),
         {"/d": None, "/d/f": b"one"},
+        gone=True,
         features=("rules",),
+        prepare=lambda fs: fs.set_rule("/d", expire_after=10**9),
+        marks=(Marks(rules=(LifecycleRule("/d", expire_after=10**9),)), Marks()),
     ),
     "run_rules": Scenario(
         {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/h": b"three"},
@@ -446,6 +465,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         rule="by_file",
         implied=True,
         features=("rules",),
+        marks=(Marks(), Marks(rules=(LifecycleRule("/d", expire_at=1),))),
     ),
     "concat": Scenario(
         {"/d": None, "/d/f": b"old file", "/d/g": b"second", "/e": None, "/e/h": LONG},
