@@ -64,7 +64,7 @@ COMMANDS = (
         ["--nonsense"],
         ["--nonsense", "ls"],
         ["ls", "--nonsense"],
-        ["ls", "/a", "/b"],
+        ["tree", "/a", "/b"],
         ["ls", ""],
         ["ls", "raw"],
         ["ls", "raw/day=1"],
