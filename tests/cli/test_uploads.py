@@ -60,7 +60,7 @@ def test_an_expected_number(cli: Cli, embedded: str) -> None:
     cli.ok("uploads", "--older-than", "1h", "--expect", "0")
     other = ("uploads", "--older-than", "0", "--abort", "--expect", "2")
     assert "expected 2 unfinished uploads, found 1" in cli.fails(1, *other).errors
-    assert cli.ok("uploads").lines[1:] == ["1 unfinished upload"]
+    assert cli.ok("uploads").lines[1:] == [f"1 unfinished upload in {embedded}:/"]
 
 
 @pytest.mark.usefixtures("service")
