@@ -135,7 +135,8 @@ def test_a_row_says_what_to_do_or_why_there_is_nothing(tool: str) -> None:
 
 def flags_of(command: click.Command) -> set[str]:
     """The flags of a command and of those in its group."""
-    context = click.Context(command)
+    # A command keeps the help option of the first context.
+    context = click.Context(command, help_option_names=["--help", "-h"])
     found = {flag for each in command.get_params(context) for flag in getattr(each, "opts", ())}
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
