@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from s3k_async.bulk.transfer import upload
-from s3k_async.cli.commands import object_copies, object_verbs
+from s3k_async.cli.commands import object_transfers, object_verbs
 from tests.cli.conftest import Cli
 
 
@@ -299,7 +299,7 @@ def test_a_file_that_changes_while_it_is_moved_is_kept(
         (local / "f.txt").write_bytes(b"more")
         return done
 
-    monkeypatch.setattr(object_copies, "upload", write_on)
+    monkeypatch.setattr(object_transfers, "upload", write_on)
     failed = cli.fails(6, "object", "mv", "f.txt", "/other/f")
     assert "it was changed while it was copied, and is kept: f.txt" in failed.errors
     assert (local / "f.txt").read_bytes() == b"more"

@@ -9,7 +9,8 @@ import click
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
-from s3k_async.cli.commands.object_copies import (
+from s3k_async.cli.commands.object_places import ObjectPlace, chosen
+from s3k_async.cli.commands.object_transfers import (
     PAST,
     CopyOptions,
     ObjectCopy,
@@ -20,7 +21,6 @@ from s3k_async.cli.commands.object_copies import (
     stored,
     within,
 )
-from s3k_async.cli.commands.object_places import ObjectPlace, chosen
 from s3k_async.cli.commands.upload_verbs import upload
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, plural, time_text

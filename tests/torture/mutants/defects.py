@@ -2920,7 +2920,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "objects: a moved local file that was changed meanwhile",
-        "cli/commands/object_copies.py",
+        "cli/commands/object_transfers.py",
         "    if _state(local) != before:\n",
         "    if not before:\n",
         "tests/cli/test_object.py::test_a_file_that_changes_while_it_is_moved_is_kept",
