@@ -54,7 +54,7 @@ async def test_a_call_that_fails_counts_in_the_block() -> None:
     async with S3kClient(config=config) as fs:
         with fs.count() as counter, pytest.raises(PathNotFoundError):
             await fs.rename("/missing", "/target")
-        assert counter.requests.as_dict() == {"table": {"GetItem": 1}}
+        assert counter.requests.as_dict() == {"table": {"BatchGetItem": 1}}
 
 
 async def test_two_clients_count_for_themselves() -> None:

@@ -115,6 +115,7 @@ async def test_a_healthy_volume_has_nothing_to_do(located: Located) -> None:
         "data s3:CreateBucket",  # only creation itself shows it
         "table dynamodb:CreateTable",
         "table dynamodb:DeleteTable",
+        "table dynamodb:UpdateContinuousBackups",
         "table dynamodb:UpdateTable",
     }
     assert not [each for each in diagnosis.results if each.remedy]
