@@ -94,7 +94,7 @@ class FindingCounts:
         self.outcomes.update(
             {(action, outcome): count for action, outcome, count in found["outcomes"]}
         )
-        self.repaired.update(found["repaired"])
+        self.repaired.update(found.get("repaired", {}))  # absent in checkpoints from before it
         self.collectable_bytes += found["collectable_bytes"]
         self.tags.update(found["tags"])
 

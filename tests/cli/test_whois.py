@@ -102,7 +102,7 @@ def test_an_adopted_object(cli: Cli, moto_s3: Engine, monkeypatch: pytest.Monkey
     assert told(cli, key_of(cli, "/own")) == ("current", "/own")
     found = cli.ok("--json", "whois", f"s3a://{bucket}/lake/sub/a").json()
     assert (found["state"], found["path"], found["size"]) == ("current", "/in/sub/a", 5)
-    assert "no file of the volume refers" in cli.fails(3, "whois", f"{lake}/gone").errors
+    assert "no file outside the trash refers" in cli.fails(3, "whois", f"{lake}/gone").errors
     some = cli("--json", "whois", f"{lake}/a", key_of(cli, "/own"), f"{lake}/gone")
     assert some.code == 10
     assert [each["path"] for each in some.json_lines()] == ["/own", "/in/a"]

@@ -63,7 +63,9 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
 
         async def each(physical: str) -> None:
             if not adopters[physical]:
-                raise PathNotFoundError("no file of the volume refers to the object", path=physical)
+                raise PathNotFoundError(
+                    "no file outside the trash refers to the object", path=physical
+                )
             for owner in adopters[physical]:
                 _show(invocation, owner)
 
