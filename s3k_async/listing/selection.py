@@ -29,15 +29,17 @@ class Selection:
 
     def takes(self, relative: str) -> bool:
         """Whether the file of that path is selected."""
-        if any(matches(relative) for matches in self._exclude):
+        if self.excludes(relative):
             return False
         return not self._include or any(matches(relative) for matches in self._include)
 
+    def excludes(self, relative: str) -> bool:
+        """Whether the file or directory of that path is excluded by itself."""
+        return any(matches(relative) for matches in self._exclude)
+
     def takes_below(self, relative: str) -> bool:
         """As `takes`; a directory that is excluded excludes everything below it."""
-        if self._exclude and any(
-            matches(above) for above in _above(relative) for matches in self._exclude
-        ):
+        if self._exclude and any(map(self.excludes, _above(relative))):
             return False
         return self.takes(relative)
 

@@ -92,6 +92,11 @@ def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
     cli.fails(3, "object", "cp", "/b/a.csv", "/other/again")
     cli.fails(4, "object", "cp", "--no-overwrite", "/b/dx", "/other/moved")
     assert "BUCKET/KEY" in cli.fails(2, "object", "cp", "/b", "/other").errors
+    assert "BUCKET/KEY" in cli.fails(2, "object", "cp", "/b/dx", "/").errors
+    for target in ("/other", "/other/new/"):
+        assert "copied 1 object" in cli.ok("object", "cp", "/b/d/e/one.txt", target).out
+    assert cli.ok("object", "ls", "/other/new").out.split() == ["new/one.txt"]
+    assert cli.ok("cat", "/other/one.txt").out == "d/e/one.txt"
 
 
 def test_recursive_with_include_and_exclude(cli: Cli, filled: list[str]) -> None:
@@ -289,6 +294,31 @@ def test_what_is_not_copied_is_kept(cli: Cli, filled: list[str], local: Path) ->
     failed = cli("object", "cp", "-r", "/other/x/tree/d/", "/other/x/tree/d/b.txt", "to")
     assert failed.code == 10
     assert "another source was copied to to/b.txt" in failed.errors
+
+
+def test_what_may_hide_selected_files_is_a_failure(
+    cli: Cli, filled: list[str], local: Path
+) -> None:
+    """A directory that is not read is one whatever is included, unless it is excluded."""
+    (local / "tree" / "link").symlink_to(local)
+    (local / "tree" / "nowhere").symlink_to("none")
+    words = ("object", "cp", "-r", "tree", "/other/", "--include", "*.txt")
+    failed = cli(*words)
+    assert failed.code == 10
+    assert "a link to a directory is not followed: tree/link" in failed.errors
+    assert "nowhere" not in failed.errors
+    cli.ok(*words, "--exclude", "link")
+
+
+def test_a_source_without_a_bucket_does_not_stop_the_others(
+    cli: Cli, filled: list[str], local: Path
+) -> None:
+    failed = cli("object", "cp", "-r", "/none/x", "/b/d/e", "to")
+    assert failed.code == 10
+    assert "no such file or directory: /none" in failed.errors
+    assert "1 object of 2 failed" in failed.errors
+    assert {*local_files(local / "to")} == {"e/one.txt"}
+    cli.fails(3, "object", "cp", "-r", "/none/x", "to")
 
 
 def test_a_file_that_changes_while_it_is_moved_is_kept(

@@ -237,8 +237,8 @@ class World:
         return found
 
     async def marks(self) -> Marks:
-        """What a client sees beside the tree. Whoever searches for a name of user metadata finds
-        the entries that have it."""
+        """What a client sees beside the tree. A search for a name of user metadata finds the
+        entries that have it."""
         async with self.client() as (fs, _):
             found = {
                 status.path: status.attributes

@@ -17,16 +17,16 @@ from tests.support import FakeClock, from_call
 from tests.torture.chaos import DUE, LIFECYCLES, RULED, Chaos
 from tests.torture.chaos_rules import check_rules
 from tests.torture.crash import Arm, Scenario, World, world_of
-from tests.torture.overlap import Call
+from tests.torture.overlap import Call, Kind
 
 EVER = 10**9
-FILES = {"expire": f"{DUE}/e", "keep": f"{DUE}/k", "protect": f"{DUE}/p", "ruled": f"{RULED}/r"}
-CHAOS = Chaos(
-    [
-        Call(kind, 0.0, files={path: kind}, outcome="done")  # type: ignore[arg-type]
-        for kind, path in FILES.items()
-    ]
-)
+FILES: dict[Kind, str] = {
+    "expire": f"{DUE}/e",
+    "keep": f"{DUE}/k",
+    "protect": f"{DUE}/p",
+    "ruled": f"{RULED}/r",
+}
+CHAOS = Chaos([Call(kind, 0.0, files={path: kind}, outcome="done") for kind, path in FILES.items()])
 
 
 def place(layout: LayoutName) -> AbstractAsyncContextManager[World]:

@@ -25,6 +25,7 @@ from s3k_async.errors import (
     IsDirectoryError,
     PathNotFoundError,
     RenameIntoSelfError,
+    S3kError,
 )
 from s3k_async.listing.selection import Selection
 
@@ -103,7 +104,8 @@ def local_hint(operands: Sequence[str]) -> Iterator[None]:
 async def within(
     clients: Clients, origin: ObjectPlace, place: ObjectPlace, options: CopyOptions
 ) -> AsyncIterator[ObjectCopy]:
-    """Copies of an object, or of all below a prefix, in its volume. Raises CrossVolumeError,
+    """Copies of an object, or of all below a prefix, in its volume. A single object has the last
+    part of its key below a place that ends with a `/` or is a bucket. Raises CrossVolumeError,
     RenameIntoSelfError."""
     store = await origin.store(clients)
     if await clients.of(place.address) is not await clients.of(origin.address):
@@ -118,9 +120,11 @@ async def within(
             path=place.address.text,
         )
     change = store.copy if options.verb == "copy" else store.move
+    is_into = not options.recursive and (not place.key or place.key.endswith("/"))
+    start = origin.key.rfind("/") + 1 if is_into else len(origin.key)
 
     def one(each: ObjectInfo) -> ObjectCopy:
-        target = place.key + each.key[len(origin.key) :]
+        target = place.key + each.key[start:]
         run = partial(
             change,
             each.bucket,
@@ -172,11 +176,20 @@ async def stored(
 
 def _below(top: str, selected: Selection) -> list[tuple[str, str, Exception | None]]:
     """The selected files below a local directory: path, path relative to it, and why it cannot be
-    read."""
+    read. So is a directory that cannot be read, unless it is excluded: it may have such files."""
     tree = local_tree.survey(top)
-    found = [(os.path.join(top, each), each, None) for each, _ in tree.files]
-    failed = [(each, os.path.relpath(each, top), error) for each, error in tree.failures]
-    return [each for each in (*failed, *found) if selected.takes(each[1])]
+    found: list[tuple[str, str, Exception | None]] = []
+    for path, error in tree.failures:
+        relative = os.path.relpath(path, top)
+        left_out = (
+            selected.excludes(relative) if os.path.isdir(path) else not selected.takes(relative)
+        )
+        if not left_out:
+            found.append((path, relative, error))
+    found += [
+        (os.path.join(top, each), each, None) for each, _ in tree.files if selected.takes(each)
+    ]
+    return found
 
 
 async def _fail(error: Exception) -> None:
@@ -255,8 +268,13 @@ async def fetched(
             target = os.path.join(local, place.key[start:]) if is_into else local
             yield one(client, place.bucket, place.key, target)
             continue
-        async for each in chosen(store, place, options.selected):
-            yield one(client, each.bucket, each.key, os.path.join(local, each.key[start:]))
+        try:
+            async for each in chosen(store, place, options.selected):
+                yield one(client, each.bucket, each.key, os.path.join(local, each.key[start:]))
+        except S3kError as error:
+            if len(places) == 1:
+                raise
+            yield ObjectCopy(place.address.text, partial(_fail, error))
 
 
 async def _fetch(client: S3kClient, path: str, target: str, options: CopyOptions) -> None:

@@ -95,7 +95,8 @@ async def _each(
     found: AsyncIterator[T], change: Callable[[Sequence[T]], Awaitable[Sequence[Failure]]]
 ) -> int:
     """Change objects, a page at a time, and return their number. `change` returns the failures; all
-    objects are tried. Raises PartialFailureError at the end."""
+    objects are tried that are found. Raises PartialFailureError at the end, also if finding them
+    failed after the first."""
     done, failures = 0, list[Failure]()
 
     async def some(page: Sequence[T]) -> None:
@@ -104,14 +105,8 @@ async def _each(
         done += len(page) - len(failed)
         failures.extend(failed)
 
-    # A listing is not held open while objects change.
-    held: list[T] = []
-    async for each in found:
-        held.append(each)
-        if len(held) == PAGE:
-            await some(held)
-            held = []
-    await some(held)
+    async for page in _pages(found, failures):
+        await some(page)
     if failures:
         raise PartialFailureError(
             f"{plural(len(failures), 'object')} of {done + len(failures)} failed",
@@ -119,6 +114,24 @@ async def _each(
             failures=failures,
         )
     return done
+
+
+async def _pages(found: AsyncIterator[T], failures: list[Failure]) -> AsyncIterator[list[T]]:
+    """What is found, in pages, so that a listing is not held open while objects change. An error
+    after the first object ends them, and is added to the failures."""
+    held: list[T] = []
+    is_first = True
+    try:
+        async for each in found:
+            held.append(each)
+            if len(held) == PAGE:
+                yield held
+                held, is_first = [], False
+    except S3kError as error:
+        if is_first and not held:
+            raise
+        failures.append((error.path or "", error))
+    yield held
 
 
 # Buckets
@@ -357,7 +370,9 @@ def _copies(
     if len(sources) > 1:
         raise click.UsageError("one object, or prefix with -r, is copied at a time to another one")
     origin = ObjectPlace.of(sources[0], needs_key=not options.recursive)
-    goal = ObjectPlace.of(target, needs_key=not options.recursive)
+    goal = ObjectPlace.of(target)
+    if not goal.bucket:
+        raise InvalidArgumentError("expected BUCKET or BUCKET/KEY", path=target)
     return lambda clients: within(clients, origin, goal, options)
 
 
