@@ -95,12 +95,12 @@ def ls(
     without a volume: s3://BUCKET/PREFIX.
 
     Of several PATHs or a pattern, files are listed first, then the contents of each directory, all
-    with full paths; with the volume if there are several. On a terminal, names are in columns; full
-    paths, and elsewhere, one per line. With -l the
-    type is d (directory), - (file) or w (being written), and times are in UTC. Listings of up to
-    10,000 entries are sorted by path. With --json, one JSON object per line. With -o, all
-    attributes of each entry in no particular order, as JSON lines or Parquet, with bounded memory;
-    of a bucket, paths are keys after a /, and times of directories 0.
+    with full paths; with the volume if there are several volumes. On a terminal, names are in
+    columns; full paths, and output elsewhere, are one per line. With -l the type is d (directory),
+    - (file) or w (being written), and times are in UTC. Listings of up to 10,000 entries are sorted
+    by path. With --json, one JSON object per line. With -o, all attributes of each entry in no
+    particular order, as JSON lines or Parquet, with bounded memory; of a bucket, paths are keys
+    after a /, and times of directories 0.
     """
     operands = paths or (":/",)
     buckets = [found for path in operands if (found := bucket_address(path)) is not None]

@@ -67,10 +67,10 @@ def verify(
     """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
     A directory stands for all files below it. A PATH can be a pattern, which must match; lines of
-    FILE are taken literally. Orphans and entries without a parent directory appear
-    in no listing: s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and
-    lines that begin with # are ignored. Findings are sent as alerts (--alerts), those of each
-    volume to its own sinks. Exits with 9 if there are problems.
+    FILE are taken literally. Orphans and entries without a parent directory appear in no listing:
+    s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and lines that begin
+    with # are ignored. Findings are sent as alerts (--alerts), those of each volume to its own
+    sinks. Exits with 9 if there are problems.
     """
     need_one_way(paths, file, "--file", {"--null": null}, at_least=1)
     checks = _Checks(invocation, threads, deep)

@@ -272,11 +272,10 @@ def import_(
 
     SOURCE is s3://BUCKET/PREFIX or a directory, TARGET a directory of a volume; or SOURCE is the
     URI of an object, and TARGET its new path, or a directory: one that exists, or with a / at the
-    end. The files are copied, inside the
-    service where that is possible, with their modification times; objects of volumes are left out.
-    With --adopt the objects stay where they are, and become files that refer to their URI and ETag;
-    their data is never deleted by the volume. Files that were imported before are skipped, so
-    repeat the command to finish an interrupted run.
+    end. The files are copied, inside the service where that is possible, with their modification
+    times; objects of volumes are left out. With --adopt the objects stay where they are, and become
+    files that refer to their URI and ETag; their data is never deleted by the volume. Files that
+    were imported before are skipped, so repeat the command to finish an interrupted run.
     """
     addresses = _import_source(source, adopt=adopt), parse_tree_address(target)
     if addresses[1].volume is None:

@@ -41,7 +41,7 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
 
     An OBJECT is a key in the default volume, or the URI that a listing of its bucket or directory
     shows. The files that refer to an adopted object, which only a URI can name, are found by
-    reading the whole tree.
+    reading the whole tree, without the trash.
     """
 
     async def work(clients: Clients) -> None:
