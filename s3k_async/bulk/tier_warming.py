@@ -150,5 +150,5 @@ def _objects_of(entry: Entry) -> Mapping[str, str] | None:
     found: dict[str, str] = {}
     for extent in parse_extents(physical):
         if extent.key:
-            found[extent.key] = extent.checksum or found.get(extent.key, "")
+            found[extent.key] = extent.digest
     return found

@@ -51,6 +51,7 @@ from s3k_async.storage.extents import (
     has_extents,
     joined,
     physical_keys,
+    whole_object,
 )
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import PhysicalWriter
@@ -80,14 +81,14 @@ __all__ = [
 MERGED: Final = 8 * 1024 * 1024
 """Most bytes of an object that an append makes of itself and the extents before it."""
 MOST_EXTENTS: Final = 64
-"""Extents of a file after which a change compacts it: some 6 KiB of its item."""
+"""Extents of a file after which a change compacts it: some 8 KiB of its item."""
 LEFT_EXTENTS: Final = 32
 """Extents that compaction leaves, if that rewrites no more than REWRITTEN bytes."""
 REWRITTEN: Final = 1024 * 1024
 """Bytes that a change may rewrite for compaction, or twice its own if they are more, while a file
 has at most HARD_LIMIT extents."""
 HARD_LIMIT: Final = 128
-"""Most extents of a file, some 12 KiB of its item: a hundred such items, each with the intent of a
+"""Most extents of a file, some 16 KiB of its item: a hundred such items, each with the intent of a
 transaction, fit into one of DynamoDB (4 MB). A change that would leave more joins them until half
 are left, whatever that rewrites; only holes longer than COMPACTED are never filled."""
 COMPACTED: Final = 64 * 1024 * 1024
@@ -214,7 +215,7 @@ async def publish_range(
     """As `write_range`, of bytes that were uploaded for the file with the object id `expected`;
     None is its end. `lease_ms`: the end of the lease of the upload, epoch milliseconds. The upload
     is removed if it was not published."""
-    new = Extent(content.physical, 0, content.size, content.checksum, covers=True)
+    new = whole_object(content)
     uploads = _Uploads(volume.storage.at(path))
     uploads.give([new], expected, lease_ms)
 
@@ -478,7 +479,7 @@ class _Uploads:
             content = await self._storage.put(self._object_id, run[0])
         else:
             content = await self._joined(run)
-        return Extent(content.physical, 0, content.size, content.checksum, covers=True)
+        return whole_object(content)
 
     async def _covering(self, piece: Piece) -> Extent | None:
         """An extent that needs not be stored again, since it has all bytes of its object."""

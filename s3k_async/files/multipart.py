@@ -49,8 +49,10 @@ from s3k_async.storage.extents import (
     extents_of,
     has_extents,
     joined,
+    object_of,
     parse_extents,
     physical_keys,
+    whole_object,
 )
 from s3k_async.storage.physical import EXTENTS_AT_ONCE, PhysicalStorage
 from s3k_async.txn.upload_items import MultipartUpload, PartInfo
@@ -406,9 +408,8 @@ async def _copy_range(
     async def copied(extent: Extent) -> Extent:
         if extent.is_hole:
             return extent
-        source = Content(extent.key, 0, "", "")
-        made = await storage.copy_range(source, object_id, extent.offset, extent.end)
-        return Extent(made.physical, 0, made.size, made.checksum, covers=True)
+        made = await storage.copy_range(object_of(extent), object_id, extent.offset, extent.end)
+        return whole_object(made)
 
     pieces = cut(parse_extents(content.physical), start, end)
     return content_of(object_id, joined(await gather(copied, pieces, limit=EXTENTS_AT_ONCE)))

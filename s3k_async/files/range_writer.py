@@ -9,7 +9,7 @@ from s3k_async.files.file_ranges import need_readable
 from s3k_async.files.open_files import FileWriter, reserve
 from s3k_async.model import Entry
 from s3k_async.namespace.layout import ConfirmedChain
-from s3k_async.storage.extents import Extent, content_of, extents_of
+from s3k_async.storage.extents import Extent, content_of, extents_of, whole_object
 from s3k_async.storage.upload import PhysicalWriter
 from s3k_async.volumes.volume import Volume
 
@@ -99,6 +99,6 @@ class RangeWriter(FileWriter):
         content = await self._upload.finish()
         if self._offset and content.size:
             hole = Extent("", 0, self._offset)
-            new = Extent(content.physical, 0, content.size, content.checksum, covers=True)
+            new = whole_object(content)
             content = content_of(self.entry.id, [hole, new])
         return await self._publish(content)

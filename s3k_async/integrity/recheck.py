@@ -36,14 +36,14 @@ from s3k_async.integrity.scans import checked_entry
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.shuffle import LonelyEntry
 from s3k_async.integrity.verify_rules import decide
-from s3k_async.model import ROOT, UNCOMMITTED, Deletion, Entry
+from s3k_async.model import ROOT, UNCOMMITTED, Content, Deletion, Entry
 from s3k_async.namespace.due_items import check_lifecycle_item, is_rule_partition
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.log_reader import DamagedLog, JavaLogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.change_detection import is_uri
-from s3k_async.storage.extents import has_extents, parse_extents, physical_keys
+from s3k_async.storage.extents import has_extents, object_of, parse_extents, physical_keys
 from s3k_async.storage.object_copies import digest_of
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.codec import from_item
@@ -558,36 +558,53 @@ async def cycle_facts(scope: Scope, cycles: Iterable[CycleFacts]) -> list[CycleF
 
 
 async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
-    """Read a file's data and compare the checksum; None if it matches, or if the data is
-    missing. Of extents, those are compared that cover their object. Without a recorded checksum the
-    entity tag is compared."""
-    parts = [(str(entry.physical), entry.size, entry.checksum)]
+    """Read a file's data and compare the checksum of each physical object; None if they match, or
+    if the data is missing. Without a recorded checksum the entity tag is compared."""
+    objects = [entry.content]
     if has_extents(entry.physical):
         extents = parse_extents(str(entry.physical))
-        parts = [(each.key, each.length, each.checksum) for each in extents if each.checksum]
-    elif not digest_in(entry.checksum):
-        return await _checked_tag(scope, entry)
-    for physical, size, checksum in parts:
-        try:
-            found = await _checksum(scope, physical, size)
-        except (BlobNotFoundError, InvalidPathError):
-            continue
-        if found != checksum:
-            detail = f"the bytes are {found}, the entry says {checksum}"
-            return Finding("checksum_mismatch", detail, entry.id, entry.path, physical)
+        objects = [object_of(each) for each in {each.key: each for each in extents}.values()]
+    for content in objects:
+        if not digest_in(content.checksum):
+            finding = await _checked_tag(scope, entry, content)
+        else:
+            finding = await _checked_digest(scope, entry, content)
+        if finding is not None:
+            return finding
     return None
 
 
-async def _checked_tag(scope: Scope, entry: Entry) -> Finding | None:
+async def _checked_digest(scope: Scope, entry: Entry, content: Content) -> Finding | None:
+    """As `checked_bytes`, of an object with a recorded checksum. `content.size`: 0 if it is not
+    known."""
+    physical = content.physical
+    size = content.size or await _size_of(scope, physical)
+    try:
+        found = await _checksum(scope, physical, size)
+    except (BlobNotFoundError, InvalidPathError):
+        return None
+    if found == content.checksum:
+        return None
+    detail = f"the bytes are {found}, the entry says {content.checksum}"
+    return Finding("checksum_mismatch", detail, entry.id, entry.path, physical)
+
+
+async def _size_of(scope: Scope, physical: str) -> int:
+    """The size of an object; 0 if it is missing."""
+    blob = await scope.head(physical)
+    return 0 if blob is None else blob.size
+
+
+async def _checked_tag(scope: Scope, entry: Entry, content: Content) -> Finding | None:
     """As `checked_bytes`, of a composed object, whose checksum is unknown. That of an adopted one
     is compared by the rules, and objects that move between tiers do not keep it."""
-    physical = str(entry.physical)
-    if is_uri(physical) or isinstance(scope.blobs, TieredBlobs):
+    physical, etag = content.physical, content.etag
+    if not etag or is_uri(physical) or isinstance(scope.blobs, TieredBlobs):
         return None
     blob = await scope.head(physical)
-    if blob is None or blob.size != entry.size or blob.etag in ("", entry.etag):
+    if blob is None or content.size not in (0, blob.size) or blob.etag in ("", etag):
         return None
-    detail = f"the entity tag is {blob.etag}, the entry says {entry.etag}: replaced, or copied here"
+    detail = f"the entity tag is {blob.etag}, the entry says {etag}: replaced, or copied here"
     return Finding("etag_mismatch", detail, entry.id, entry.path, physical)
 
 

@@ -712,9 +712,11 @@ def _is_recorded(entry: Entry, key: str, size: int, checksum: str) -> bool:
         extents = [each for each in parse_extents(str(entry.physical)) if each.key == key]
     except CorruptDataError:
         return False
-    whole = next((each for each in extents if each.checksum), None)
+    if any(each.digest and checksum not in ("", each.digest) for each in extents):
+        return False
+    whole = next((each for each in extents if each.covers), None)
     if whole is not None:
-        return size == whole.length and checksum in ("", whole.checksum)
+        return size == whole.length
     return all(size >= each.end for each in extents)
 
 

@@ -18,7 +18,7 @@ from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.local_bytes import CHUNK
-from s3k_async.storage.extents import Extent, content_of, extents_of
+from s3k_async.storage.extents import Extent, content_of, extents_of, whole_object
 from s3k_async.storage.upload import LEAST_COPY
 from s3k_async.volumes.volume import Volume
 
@@ -125,7 +125,7 @@ async def _create_stored(
             content = await storage.copy_range(source.content, target.object_id, start, end)
         if not offset:
             return content
-        stored = Extent(content.physical, 0, content.size, content.checksum, covers=True)
+        stored = whole_object(content)
         return content_of(target.object_id, [Extent("", 0, offset), stored])
 
     return status_of(await publish_new(volume, path, upload, overwrite=False))

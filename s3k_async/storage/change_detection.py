@@ -84,11 +84,8 @@ class ChangeDetection:
     is required in every mode.
     """
 
-    def __init__(self, mode: Mode, *, keeps_tags: bool = True) -> None:
-        """`keeps_tags`: whether the volume's own objects keep the tag with which they were written,
-        which objects that move between tiers do not."""
+    def __init__(self, mode: Mode) -> None:
         self._mode = mode
-        self._keeps_tags = keeps_tags
         self._accepted: OrderedDict[str, str] = OrderedDict()
         """Physical name to the tag that the object has instead of the recorded one."""
         self._doubtful: set[str] = set()
@@ -98,8 +95,6 @@ class ChangeDetection:
     def expected(self, source: RecordedObject) -> str | None:
         """The tag that the object must have; None if it is not compared."""
         if not source.etag or self._mode == "none":
-            return None
-        if not source.is_adopted and not self._keeps_tags:
             return None
         return self._accepted.get(source.physical, source.etag)
 

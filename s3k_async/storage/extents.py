@@ -5,13 +5,15 @@ or changed in place has the text of its extents instead:
 
     extents:<object id>:<extent>,<extent>...
 
-    <first 36 characters of a physical key>@<offset in it>+<length>         a range of an object
-    <first 36 characters of a physical key>@0+<length>=<32 hex digits>      all of an object
-    +<length>                                                               a hole: zeros
+    <start of a physical key>@0+<length>=<digest>~<tag>                all of an object
+    <start of a physical key>@<offset in it>+<length>^<digest>~<tag>   a range of an object
+    +<length>                                                          a hole: zeros
 
-The extents are in the order of the content and leave no gap. The rest of a physical key, `.id=` and
-the object id, is the same for all: each physical object belongs to one file. The digits are the
-XXH3 of 128 bits of an object that the extent covers. A file without extents is empty.
+The extents are in the order of the content and leave no gap. The start of a physical key is its
+first 36 characters; the rest, `.id=` and the object id, is the same for all: each physical object
+belongs to one file. The digest, 32 hex
+digits, is the XXH3 of 128 bits of the whole object, and the tag its entity tag; both are left out
+where they are not known. A file without extents is empty.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ __all__ = [
     "has_extents",
     "is_stored",
     "joined",
+    "object_of",
     "owner_of",
     "parse_extents",
     "physical_keys",
+    "whole_object",
 ]
 
 EXTENTS: Final = "extents:"
@@ -50,9 +54,12 @@ EMPTY: Final = CHECKSUM_PREFIX + Xxh3_128().hexdigest()
 _UNIQUE: Final = 36
 _EXTENT: Final = re.compile(
     rf"(?:(?P<unique>[^:,@+=]{{{_UNIQUE}}})@(?P<offset>0|[1-9]\d{{0,18}}))?"
-    r"\+(?P<length>[1-9]\d{0,18})(?:=(?P<digest>[0-9a-f]{32}))?",
+    r"\+(?P<length>[1-9]\d{0,18})(?:(?P<part>[=^])(?P<digest>[0-9a-f]{32}))?"
+    r"(?:~(?P<etag>[0-9A-Za-z._-]{1,64}))?",
     re.ASCII,
 )
+_TAG: Final = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
+"""An entity tag that the text of an extent can have; another one is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +72,18 @@ class Extent:
     """Where the range begins in the physical object, bytes."""
     length: int
     """Bytes; at least one."""
-    checksum: str = ""
-    """`xxh128:<32 hex digits>` of the whole physical object, if the extent covers it."""
+    digest: str = ""
+    """`xxh128:<32 hex digits>` of the whole physical object; empty if it is not known."""
+    etag: str = ""
+    """The entity tag of the physical object; empty if it is not known."""
     covers: bool = field(default=False, compare=False)
-    """Whether the extent is known to cover its object. One without a checksum does not tell in the
+    """Whether the extent is known to cover its object. One without a digest does not tell in the
     text of a physical name."""
+
+    @property
+    def checksum(self) -> str:
+        """The digest, if it is that of the bytes of the extent."""
+        return self.digest if self.covers else ""
 
     @property
     def end(self) -> int:
@@ -93,13 +107,22 @@ def parse_extents(physical: str) -> tuple[Extent, ...]:
     found: list[Extent] = []
     for part in text.split(",") if text else ():
         match = _EXTENT.fullmatch(part)
-        if match is None or (match["digest"] and match["offset"] != "0"):
+        if match is None or not _is_valid(match):
             raise CorruptDataError(f"the entry has an invalid extent: {part!r}", path=physical)
         key = f"{match['unique']}.id={object_id}" if match["unique"] else ""
-        checksum = CHECKSUM_PREFIX + match["digest"] if match["digest"] else ""
+        digest = CHECKSUM_PREFIX + match["digest"] if match["digest"] else ""
         place = int(match["offset"] or 0), int(match["length"])
-        found.append(Extent(key, *place, checksum, covers=bool(checksum)))
+        etag = match["etag"] or ""
+        found.append(Extent(key, *place, digest, etag, covers=match["part"] == "="))
     return tuple(found)
+
+
+def _is_valid(match: re.Match[str]) -> bool:
+    """Whether the parts of an extent agree: a hole has no object, and an object is covered from its
+    first byte on."""
+    if not match["unique"]:
+        return not match["part"] and not match["etag"]
+    return match["part"] != "=" or match["offset"] == "0"
 
 
 def format_extents(object_id: str, extents: Iterable[Extent]) -> str:
@@ -107,8 +130,11 @@ def format_extents(object_id: str, extents: Iterable[Extent]) -> str:
     parts = []
     for each in extents:
         place = f"{each.key[:_UNIQUE]}@{each.offset}" if each.key else ""
-        digest = each.checksum.removeprefix(CHECKSUM_PREFIX)
-        parts.append(f"{place}+{each.length}{'=' if digest else ''}{digest}")
+        digest = each.digest.removeprefix(CHECKSUM_PREFIX)
+        if digest:
+            digest = ("=" if each.covers else "^") + digest
+        tag = f"~{each.etag}" if _TAG.fullmatch(each.etag) else ""
+        parts.append(f"{place}+{each.length}{digest}{tag}")
     return f"{EXTENTS}{object_id}:{','.join(parts)}"
 
 
@@ -126,8 +152,19 @@ def extents_of(content: Content, object_id: str) -> tuple[Extent, ...]:
         )
     if not content.size:
         return ()
-    checksum = content.checksum if content.checksum.startswith(CHECKSUM_PREFIX) else ""
-    return (Extent(physical, 0, content.size, checksum, covers=True),)
+    return (whole_object(content),)
+
+
+def whole_object(content: Content) -> Extent:
+    """The extent that is all of an object."""
+    digest = content.checksum if content.checksum.startswith(CHECKSUM_PREFIX) else ""
+    return Extent(content.physical, 0, content.size, digest, content.etag, covers=True)
+
+
+def object_of(extent: Extent) -> Content:
+    """The physical object of an extent, as content. Its size is 0 if it is not known."""
+    size = extent.length if extent.covers else 0
+    return Content(extent.key, size, extent.etag, extent.digest)
 
 
 def owner_of(physical: str) -> str | None:
@@ -142,8 +179,8 @@ def content_of(object_id: str, extents: Sequence[Extent]) -> Content:
     if not extents:
         return Content(format_extents(object_id, ()), 0, "", EMPTY)
     size = sum(each.length for each in extents)
-    if len(extents) == 1 and (extents[0].checksum or extents[0].covers):
-        return Content(extents[0].key, size, "", extents[0].checksum)
+    if len(extents) == 1 and extents[0].covers:
+        return Content(extents[0].key, size, extents[0].etag, extents[0].checksum)
     return Content(format_extents(object_id, extents), size, "", "")
 
 
@@ -179,14 +216,12 @@ def cut(extents: Iterable[Extent], start: int, end: int) -> list[Extent]:
     for each in extents:
         first, last = max(start, position), min(end, position + each.length)
         if first < last:
-            is_whole = last - first == each.length
             found.append(
                 replace(
                     each,
                     offset=each.offset + first - position if each.key else 0,
                     length=last - first,
-                    checksum=each.checksum if is_whole else "",
-                    covers=each.covers and is_whole,
+                    covers=each.covers and last - first == each.length,
                 )
             )
         position += each.length
@@ -200,7 +235,7 @@ def joined(extents: Iterable[Extent]) -> list[Extent]:
     for each in extents:
         last = found[-1] if found else None
         if last is not None and last.key == each.key and (last.is_hole or last.end == each.offset):
-            found[-1] = replace(last, length=last.length + each.length, checksum="", covers=False)
+            found[-1] = replace(last, length=last.length + each.length, covers=False)
         else:
             found.append(each)
     return found

@@ -46,6 +46,7 @@ from s3k_async.storage.extents import (
     cut,
     has_extents,
     is_stored,
+    object_of,
     parse_extents,
     physical_keys,
 )
@@ -103,9 +104,7 @@ class PhysicalStorage:
         self._scope = scope
         self._rules = StorageRules.parse(tuning.storage_rules)
         self._views: dict[StorageTerms, PhysicalStorage] = {}
-        self._detection = ChangeDetection(
-            tuning.change_detection, keeps_tags=not isinstance(blobs, TieredBlobs)
-        )
+        self._detection = ChangeDetection(tuning.change_detection)
         self._tags = DigestTags()
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
@@ -339,17 +338,20 @@ class PhysicalStorage:
 
     async def _fill(self, extent: Extent, buffer: memoryview) -> None:
         """Fill a buffer with the bytes of an extent."""
-        size = extent.length if extent.checksum else None
+        content = object_of(extent)
+        size = content.size or None
 
-        async def fill(_: str | None) -> int:
+        async def fill(tag: str | None) -> int:
             blobs, key, start = source.blobs, source.key, extent.offset
-            if self.cache is not None:
-                return await self.cache.get_into(blobs, key, start, buffer, size=size)
-            return await get_into(blobs, key, start, buffer, if_size=size)
+            if cache := self._cache_of(source, tag, start, extent.end):
+                return await cache.get_into(blobs, key, start, buffer, size=size, etag=tag)
+            return await get_into(blobs, key, start, buffer, if_match=tag, if_size=size)
 
         with _reading(extent.key):
-            source = RecordedObject(self.blobs, extent.key, extent.key, size)
-            read = await self._detection.unchanged(source, fill)
+            source = self.recorded(content, size=size)
+            read = await self._detection.unchanged(
+                source, fill, (lambda _: buffer) if extent.checksum else None
+            )
         if read != extent.length:
             raise CorruptDataError(
                 f"the physical object ends before byte {extent.end}", path=extent.key
@@ -432,10 +434,11 @@ class PhysicalStorage:
         )
         if recorded is not None and copied.etag != recorded.etag:
             found = await self.blobs.head(key)
-            there = None if tag is None else await source.blobs.head(source.key)
-            if there is not None and there.etag not in ("", tag):
-                # The service does not support the condition.
-                found = None
+            if tag is not None and not isinstance(source.blobs, TieredBlobs):
+                there = await source.blobs.head(source.key)
+                if there is not None and there.etag not in ("", tag):
+                    # The service does not support the condition.
+                    found = None
         if found is None or found.size != content.size:
             await self.delete(key)
             raise BlobChangedError("the blob is not the expected one", path=source.physical)
@@ -446,32 +449,34 @@ class PhysicalStorage:
     ) -> Content:
         """Copy each physical object of a file. Its extents stay as they are, so that holes and
         objects of which only a part is used cost no more than in the source."""
-        copies: dict[str, str] = {}
+        copies: dict[str, Content] = {}
         failures: list[S3kError] = []
 
-        async def copy_one(key: str) -> None:
+        async def copy_one(extent: Extent) -> None:
             if failures:
                 return
+            key = extent.key
             try:
                 found = await source.blobs.head(key)
                 if found is None:
                     raise DataMissingError("the physical object does not exist", path=key)
-                one = Content(key, found.size, "", "")
-                copies[key] = (await self.copy_from(source, one, object_id)).physical
+                one = replace(object_of(extent), size=found.size)
+                copies[key] = await self.copy_from(source, one, object_id)
             except S3kError as error:
                 # The other copies end, so that their objects are known and can be removed.
                 failures.append(error)
 
         extents = parse_extents(content.physical)
+        objects = {each.key: each for each in extents if each.key}
         try:
-            await run_all(copy_one, physical_keys(content.physical), limit=EXTENTS_AT_ONCE)
+            await run_all(copy_one, objects.values(), limit=EXTENTS_AT_ONCE)
             if failures:
                 raise failures[0]
         except BaseException:
-            for key in copies.values():
-                await self.delete(key)
+            for copied in copies.values():
+                await self.delete(copied.physical)
             raise
-        own = [replace(each, key=copies.get(each.key, "")) for each in extents]
+        own = [_moved(each, copies[each.key]) if each.key else each for each in extents]
         return content_of(object_id, own)
 
     async def copy_range(self, content: Content, object_id: str, start: int, end: int) -> Content:
@@ -507,7 +512,7 @@ class PhysicalStorage:
             stop = start + piece.length
             source = None
             if not piece.is_hole:
-                one = content if piece.key == physical else Content(piece.key, 0, "", "")
+                one = content if piece.key == physical else object_of(piece)
                 source = self.recorded(one, size=one.size or None)
             read = stop
             if source is not None:
@@ -683,6 +688,16 @@ def _total(physical: str, size: int | None) -> int:
             f"the extents have {total} bytes instead of the {size} of the entry", path=physical
         )
     return total
+
+
+def _moved(extent: Extent, copied: Content) -> Extent:
+    """The same bytes of a copy of the extent's object."""
+    return replace(
+        extent,
+        key=copied.physical,
+        digest=digest_in(copied.checksum) or extent.digest,
+        etag=copied.etag,
+    )
 
 
 def _as_recorded(key: str, content: Content) -> BlobInfo | None:

@@ -9,6 +9,7 @@ then in the cold one, finds every blob, and a listing, too.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -42,6 +43,10 @@ _LOG = logging.getLogger(__name__)
 _HOT: Final = "hot:"
 _COLD: Final = "cold:"
 """Prefixes of the ids of unfinished uploads."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_PARTS_TAG: Final = re.compile(r"[0-9a-f]{32}-[0-9]{1,5}", re.ASCII)
+_FILE_TAG: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+", re.ASCII)
+"""Etags: of a blob that was stored by one request, of one in parts, and of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,11 @@ class TieredBlobs:
     Of a blob in both the hot one counts. The two need not have one clock: `now_ms` is the earlier
     time, so that no blob appears older than it is. Conditions of `put` are checked in the store
     that has the blob, but not in one step with a move; physical keys are fresh, and need none.
+
+    An etag that a read or copy requires is that of the store to which the blob was written. The
+    other store has another one for it, unless both give the digest of the bytes; so it is compared
+    only where it can be right. A copy in the hot store that was made in advance may have another
+    one, too: `ChangeDetection` then compares the bytes.
     """
 
     def __init__(self, hot: BlobStore, cold: BlobStore, *, through: bool = False) -> None:
@@ -69,6 +79,8 @@ class TieredBlobs:
         self.min_part = max(hot.min_part, cold.min_part)
         self.composes = False
         """Never: the source may be in one store and the upload in the other."""
+        self._have_files = _has_files(hot), _has_files(cold)
+        self._share_tags = not any(map(_is_express, (hot, cold)))
 
     def __repr__(self) -> str:
         return f"TieredBlobs({self.hot!r}, {self.cold!r})"
@@ -102,9 +114,10 @@ class TieredBlobs:
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        return await self._found(
-            lambda store: store.get(key, start, end, if_match=if_match, if_size=if_size)
-        )
+        async def read(store: BlobStore, tag: str | None) -> bytes:
+            return await store.get(key, start, end, if_match=tag, if_size=if_size)
+
+        return await self._found(read, if_match)
 
     async def get_into(
         self,
@@ -116,16 +129,33 @@ class TieredBlobs:
         if_size: int | None = None,
     ) -> int:
         """As `DirectReads.get_into`."""
-        return await self._found(
-            lambda store: get_into(store, key, start, buffer, if_match=if_match, if_size=if_size)
-        )
 
-    async def _found(self, read: Callable[[BlobStore], Awaitable[T]]) -> T:
-        """A read of a blob, in the store that has it."""
+        async def read(store: BlobStore, tag: str | None) -> int:
+            return await get_into(store, key, start, buffer, if_match=tag, if_size=if_size)
+
+        return await self._found(read, if_match)
+
+    async def _found(
+        self, read: Callable[[BlobStore, str | None], Awaitable[T]], if_match: str | None
+    ) -> T:
+        """A read of a blob, in the store that has it, on the condition of the etag there."""
         try:
-            return await read(self.hot)
+            return await read(self.hot, self._tag_in(self.hot, if_match))
         except BlobNotFoundError:
-            return await read(self.cold)
+            return await read(self.cold, self._tag_in(self.cold, if_match))
+
+    def _tag_in(self, store: BlobStore, tag: str | None) -> str | None:
+        """The etag that a blob must have in a store, if `tag` is the one that it was given by the
+        store to which it was written; None if that cannot be known."""
+        if tag is None:
+            return None
+        hot_has_files, cold_has_files = self._have_files
+        has_files = hot_has_files if store is self.hot else cold_has_files
+        if _is_of_file(tag) != has_files:
+            return None
+        if store is self.cold and hot_has_files == cold_has_files:
+            return tag if self._share_tags and _DIGEST.fullmatch(tag) else None
+        return tag
 
     async def head(self, key: str) -> BlobInfo | None:
         return await self.hot.head(key) or await self.cold.head(key)
@@ -154,17 +184,18 @@ class TieredBlobs:
                 "only the blobs of the same two services are copied", path=source.uri(source_key)
             )
         if (there := await source.hot.head(source_key)) is not None:
-            check_unchanged(there, if_match)
+            tag = self._tag_in(self.hot, if_match)
+            check_unchanged(there, tag)
             try:
-                return await self.hot.copy(
-                    source.hot, source_key, key, found=there, if_match=if_match
-                )
+                return await self.hot.copy(source.hot, source_key, key, found=there, if_match=tag)
             except BlobNotFoundError:
                 pass  # moved in the meantime
         there = await source.cold.head(source_key)
         if there is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
-        copied = await self.cold.copy(source.cold, source_key, key, found=there, if_match=if_match)
+        tag = self._tag_in(self.cold, if_match)
+        check_unchanged(there, tag)
+        copied = await self.cold.copy(source.cold, source_key, key, found=there, if_match=tag)
         await self.hot.delete(key)  # a former blob of this key, which would hide the copy
         return copied
 
@@ -260,6 +291,22 @@ class TieredBlobs:
             await self.hot.close()
         finally:
             await self.cold.close()
+
+
+def _has_files(store: BlobStore) -> bool:
+    """Whether the blobs of a store are files of a directory."""
+    return store.uri("-").startswith("file:")
+
+
+def _is_of_file(tag: str) -> bool:
+    """Whether an etag is that of a file: modification time and size, in hexadecimal digits."""
+    return _FILE_TAG.fullmatch(tag) is not None and _PARTS_TAG.fullmatch(tag) is None
+
+
+def _is_express(store: BlobStore) -> bool:
+    """Whether a store is a directory bucket of S3, whose etags are no digests. Source: Amazon S3
+    User Guide, directory buckets: names end in `--x-s3`, and the ETag is not an MD5 digest."""
+    return "--x-s3" in store.uri("-")
 
 
 class _TieredUpload:

@@ -113,6 +113,33 @@ async def test_ranges_of_a_replaced_object_are_never_returned(
 
 
 @everywhere
+@pytest.mark.parametrize("mode", ["server", "client"])
+@pytest.mark.parametrize("change", ["append", "write_range"])
+async def test_ranges_of_a_replaced_extent_are_never_returned(
+    config: VolumeConfig, mode: str, change: str
+) -> None:
+    """Of files that grew, or were changed in place: the object is there as a whole, or in parts."""
+    async with S3kClient(config=with_mode(config, mode)) as fs:
+        await fs.write("/f", DATA)
+        entry = await entry_of(fs, "/f")
+        if change == "append":
+            await fs.append("/f", b"more")
+        else:
+            await fs.write_range("/f", 50, b"changed")
+        for name, read in readers(fs, "/f").items():
+            assert await read() == DATA[100:600], name
+        await fs._volume().blobs.put(str(entry.physical), OTHER)
+        for name, read in readers(fs, "/f").items():
+            with pytest.raises(CorruptDataError) as raised:
+                await read()
+            assert entry.etag in str(raised.value), name
+        with pytest.raises(CorruptDataError):
+            await fs.copy("/f", "/copy")
+        if change == "write_range":
+            assert await fs.read_ranges("/f", [(50, 57)]) == [b"changed"]
+
+
+@everywhere
 async def test_an_open_file_reads_its_version_or_raises(config: VolumeConfig) -> None:
     async with S3kClient(config=config) as fs:
         await fs.write("/f", DATA)
@@ -183,8 +210,9 @@ async def test_a_copied_volume_is_read_as_before(tmp_path: Path) -> None:
     config = replace(config, name=name, tuning=TUNING)
     await init_volume(config)
     async with S3kClient(config=config) as fs:
-        for path in ("/f", "/g"):
+        for path in ("/f", "/g", "/changed"):
             await fs.write(path, DATA)
+        await fs.write_range("/changed", 50, b"changed")
         entry = await entry_of(fs, "/f")
     for found in (tmp_path / "data").rglob("*id=*"):
         shutil.copyfile(found, tmp_path / "copy")
@@ -198,6 +226,10 @@ async def test_a_copied_volume_is_read_as_before(tmp_path: Path) -> None:
         assert await fs.read("/g") == DATA
         await fs.copy("/g", "/copy")
         assert await fs.read("/copy") == DATA
+        for read in readers(fs, "/changed").values():
+            assert await read() == DATA[100:600]
+        await fs.copy("/changed", "/other")
+        assert await fs.read("/other") == DATA[:50] + b"changed" + DATA[57:]
         blobs = LocalBlobs(tmp_path / "data")
         key = str((await entry_of(fs, "/f")).physical)
         await fs._volume().blobs.put(key, OTHER)

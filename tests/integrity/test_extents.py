@@ -199,6 +199,16 @@ async def test_fsck_reads_extents_that_cover_their_objects(place: Yard) -> None:
     assert (kind, path.rpartition("/")[2], action) == ("checksum_mismatch", "f", "report")
 
 
+async def test_fsck_reads_objects_of_which_a_file_has_a_part(place: Yard) -> None:
+    fs = place.client
+    await fill(fs)
+    first, _, _ = await names(fs, "/d/f")
+    await place.volume.blobs.put(first, b"x" * 100)
+    assert await findings(place) == []
+    [(kind, path, action)] = await findings(place, deep=True)
+    assert (kind, path.rpartition("/")[2], action) == ("checksum_mismatch", "f", "report")
+
+
 async def test_fsck_reads_what_is_left_of_a_file(place: Yard) -> None:
     fs = place.client
     await fill(fs)

@@ -25,10 +25,27 @@ from s3k_async.storage.extents import (
 OBJECT = "11111111-1111-4111-8111-111111111111"
 KEYS = [f"{digit * 8}-0000-4000-8000-000000000000.id={OBJECT}" for digit in "abc"]
 CHECKSUM = "xxh128:" + "0123456789abcdef" * 2
+TAG = "fedcba9876543210" * 2 + "-12"
 
 holes = st.builds(Extent, st.just(""), st.just(0), st.integers(1, 9))
-ranges = st.builds(Extent, st.sampled_from(KEYS), st.integers(0, 9), st.integers(1, 9))
-wholes = st.builds(Extent, st.sampled_from(KEYS), st.just(0), st.integers(1, 9), st.just(CHECKSUM))
+tags = st.sampled_from(["", TAG, "18f3a-5"])
+ranges = st.builds(
+    Extent,
+    st.sampled_from(KEYS),
+    st.integers(0, 9),
+    st.integers(1, 9),
+    st.sampled_from(["", CHECKSUM]),
+    tags,
+)
+wholes = st.builds(
+    Extent,
+    st.sampled_from(KEYS),
+    st.just(0),
+    st.integers(1, 9),
+    st.just(CHECKSUM),
+    tags,
+    covers=st.just(True),
+)
 lists = st.lists(st.one_of(holes, ranges, wholes), max_size=8)
 
 
@@ -46,17 +63,34 @@ def test_a_text_is_read_as_it_was_written(extents: list[Extent]) -> None:
     text = format_extents(OBJECT, extents)
     assert has_extents(text)
     assert list(parse_extents(text)) == extents
+    assert [each.checksum for each in parse_extents(text)] == [each.checksum for each in extents]
     assert set(physical_keys(text)) == {each.key for each in extents} - {""}
     assert object_id_of(text) is None
     assert "://" not in text
 
 
 def test_the_text_is_the_documented_one() -> None:
-    extents = [Extent(KEYS[0], 0, 5, CHECKSUM), Extent("", 0, 7), Extent(KEYS[1], 3, 2)]
+    extents = [
+        Extent(KEYS[0], 0, 5, CHECKSUM, "18f3a-5", covers=True),
+        Extent("", 0, 7),
+        Extent(KEYS[1], 3, 2),
+        Extent(KEYS[2], 0, 4, CHECKSUM, TAG),
+    ]
+    digest = "0123456789abcdef0123456789abcdef"
     assert format_extents(OBJECT, extents) == (
-        f"extents:{OBJECT}:aaaaaaaa-0000-4000-8000-000000000000@0+5=0123456789abcdef0123456789abcdef"
-        ",+7,bbbbbbbb-0000-4000-8000-000000000000@3+2"
+        f"extents:{OBJECT}:aaaaaaaa-0000-4000-8000-000000000000@0+5={digest}~18f3a-5,+7,"
+        "bbbbbbbb-0000-4000-8000-000000000000@3+2,"
+        f"cccccccc-0000-4000-8000-000000000000@0+4^{digest}~{TAG}"
     )
+
+
+def test_a_tag_that_the_text_cannot_have_is_left_out() -> None:
+    assert format_extents(OBJECT, [Extent(KEYS[0], 1, 2, "", 'W/"a,b"')]) == format_extents(
+        OBJECT, [Extent(KEYS[0], 1, 2)]
+    )
+
+
+def test_a_file_without_extents_is_empty() -> None:
     assert format_extents(OBJECT, []) == f"extents:{OBJECT}:"
     assert parse_extents(f"extents:{OBJECT}:") == ()
 
@@ -80,6 +114,11 @@ def test_the_text_is_the_documented_one() -> None:
         f"{KEYS[0][:36]}@1",
         f"{KEYS[0]}@1+2",
         "+99999999999999999999",
+        "+1^" + "0" * 32,
+        "+1~tag",
+        f"{KEYS[0][:36]}@1+2~",
+        f"{KEYS[0][:36]}@1+2~a~b",
+        f"{KEYS[0][:36]}@1+2~tag^{'0' * 32}",
     ],
 )
 def test_other_texts_are_refused_and_name_nothing_that_exists(text: str) -> None:
@@ -119,9 +158,11 @@ def test_a_content_has_its_extents(extents: list[Extent]) -> None:
 
 def test_a_whole_file_is_one_extent() -> None:
     assert extents_of(Content(KEYS[0], 5, "etag", CHECKSUM), OBJECT) == (
-        Extent(KEYS[0], 0, 5, CHECKSUM),
+        Extent(KEYS[0], 0, 5, CHECKSUM, "etag"),
     )
-    assert extents_of(Content(KEYS[0], 5, "etag", ""), OBJECT) == (Extent(KEYS[0], 0, 5),)
+    assert extents_of(Content(KEYS[0], 5, "etag", ""), OBJECT) == (
+        Extent(KEYS[0], 0, 5, "", "etag"),
+    )
     assert extents_of(Content(KEYS[0], 0, "etag", ""), OBJECT) == ()
     for physical in ("s3://bucket/key", KEYS[0].replace("1111-", "2222-")):
         with pytest.raises(UnsupportedError, match="adopted"):

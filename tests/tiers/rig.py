@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from s3k_async.backends.location import OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
@@ -78,6 +79,7 @@ DAMAGED = {
     "/cold": (b"longer than it is", b"right"),
     "/neither": (b"longer than it is", b"cut"),
     "/unknown": (b"right", b"right and more"),
+    "/part": (b"right", b"right and more"),
     "/deleted": (b"right", b"cut"),
 }
 """What the hot and the cold location have of files that were written as `right`."""
@@ -90,7 +92,11 @@ async def tiered_damage(layout: LayoutName = "path") -> AsyncIterator[tuple[Volu
     async with S3kClient(config=config) as fs, opened(config) as (volume, blobs):
         for path, (hot, cold) in DAMAGED.items():
             await fs.write(path, b"right")
-            if path == "/unknown":
+            if path == "/unknown":  # as an object that was composed in the service
+                target = await volume.store.prepare(path)
+                content = await volume.storage.put(target.object_id, b"right")
+                await volume.store.publish(target, replace(content, checksum=""))
+            if path in ("/part", "/unknown"):
                 await fs.truncate(path, 2)  # of the object only a part
             for key in physical_keys((await volume.store.lookup(path)).physical):
                 await blobs.hot.put(key, hot)

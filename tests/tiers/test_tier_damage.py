@@ -45,13 +45,14 @@ async def repaired(volume: Volume, *, deep: bool = False) -> RepairReport:
 async def test_repair_keeps_what_the_entry_says(layout: str) -> None:
     async with tiered_damage(layout) as (volume, blobs):  # type: ignore[arg-type]
         report = await verify_volume(volume, grace=NOW)
-        assert report.kinds["copies_differ"] == 4
+        assert report.kinds["copies_differ"] == 5
         found = differing(report)
         assert {path: each.action for path, each in found.items()} == {
             "/hot": "replace_cold_copy",
             "/cold": "remove_hot_copy",
             "/neither": "report",
             "/unknown": "report",
+            "/part": "replace_cold_copy",
         }
         before = await sizes(blobs.hot), await sizes(blobs.cold)
         planned = await repair_volume(volume, grace=NOW)

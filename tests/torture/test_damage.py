@@ -159,7 +159,13 @@ async def in_two_locations(layout: LayoutName) -> None:
     async with tiered_damage(layout) as (volume, _):
         report = await verify_volume(volume, grace=-60.0)
         actions = [each.action for each in report.findings if each.kind == "copies_differ"]
-        assert sorted(actions) == ["remove_hot_copy", "replace_cold_copy", "report", "report"]
+        assert sorted(actions) == [
+            "remove_hot_copy",
+            "replace_cold_copy",
+            "replace_cold_copy",
+            "report",
+            "report",
+        ]
         assert set(report.kinds) == {"copies_differ", "size_mismatch", "collectable_data"}
         done = await repair_volume(volume, dry_run=False, grace=-60.0)
         assert {each.finding.action for each in done.repairs} == {

@@ -807,8 +807,9 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an adopted object that was replaced and is read",
         "storage/change_detection.py",
-        "        if not source.is_adopted and not self._keeps_tags:\n",
-        "        if source.is_adopted or not self._keeps_tags:\n",
+        "        return self._accepted.get(source.physical, source.etag)\n",
+        "        accepted = self._accepted.get(source.physical, source.etag)\n"
+        "        return None if source.is_adopted else accepted\n",
         "tests/client/test_adopting.py::test_a_replaced_object_is_never_read",
     ),
     Defect(
@@ -2036,8 +2037,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: a part of an extent with the checksum of its object",
         "storage/extents.py",
-        '                    checksum=each.checksum if is_whole else "",\n',
-        "                    checksum=each.checksum,\n",
+        "                    covers=each.covers and last - first == each.length,\n",
+        "                    covers=each.covers,\n",
         f"{EXTENTS}::test_a_cut_has_exactly_the_bytes_of_its_range",
     ),
     Defect(
@@ -2178,7 +2179,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "composed: a part of an object that is taken for all of it",
         "storage/extents.py",
-        "                    covers=each.covers and is_whole,\n",
+        "                    covers=each.covers and last - first == each.length,\n",
         "                    covers=each.covers,\n",
         f"{COMPOSED}::test_the_unused_part_of_a_long_object_is_dropped",
     ),
@@ -2251,6 +2252,27 @@ DEFECTS: tuple[Defect, ...] = (
         "source.blobs, source.key, start, end, if_match=tag)",
         "source.blobs, source.key, start, end, if_match=None)",
         f"{DETECTION}::test_ranges_of_a_replaced_object_are_never_returned",
+    ),
+    Defect(
+        "change detection: extents without the tags of their objects",
+        "storage/extents.py",
+        '        tag = f"~{each.etag}" if _TAG.fullmatch(each.etag) else ""\n',
+        '        tag = ""\n',
+        f"{DETECTION}::test_ranges_of_a_replaced_extent_are_never_returned",
+    ),
+    Defect(
+        "change detection: nothing is compared in the hot location",
+        "storage/tiered_blobs.py",
+        "            return await read(self.hot, self._tag_in(self.hot, if_match))\n",
+        "            return await read(self.hot, None)\n",
+        "tests/tiers/test_tier_tags.py::test_ranges_of_a_replaced_hot_object_are_never_returned",
+    ),
+    Defect(
+        "change detection: the tag of a file is required of the cold service",
+        "storage/tiered_blobs.py",
+        "        if _is_of_file(tag) != has_files:\n",
+        "        if False:\n",
+        "tests/tiers/test_tier_tags.py::test_what_was_moved_is_read_by_one_request",
     ),
     Defect(
         "change detection: fsck --deep skips what has no checksum",
@@ -2588,8 +2610,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: a copy that fails and leaves objects",
         "storage/physical.py",
-        "            for key in copies.values():\n"
-        "                await self.delete(key)\n"
+        "            for copied in copies.values():\n"
+        "                await self.delete(copied.physical)\n"
         "            raise\n"
         "        own",
         "            raise\n        own",
@@ -3327,10 +3349,12 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: a reader that looks in the cold store first, then in the hot one",
         "storage/tiered_blobs.py",
-        "            return await read(self.hot)\n        except BlobNotFoundError:\n"
-        "            return await read(self.cold)",
-        "            return await read(self.cold)\n        except BlobNotFoundError:\n"
-        "            return await read(self.hot)",
+        "            return await read(self.hot, self._tag_in(self.hot, if_match))\n"
+        "        except BlobNotFoundError:\n"
+        "            return await read(self.cold, self._tag_in(self.cold, if_match))",
+        "            return await read(self.cold, self._tag_in(self.cold, if_match))\n"
+        "        except BlobNotFoundError:\n"
+        "            return await read(self.hot, self._tag_in(self.hot, if_match))",
         f"{TIERED_BLOBS}::test_a_blob_that_is_moved_between_the_looks_of_a_reader_is_found",
     ),
     Defect(
