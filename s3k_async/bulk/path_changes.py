@@ -70,7 +70,7 @@ async def rename(
         if is_below(target, source):
             raise RenameIntoSelfError("the target is the directory itself or below it", path=target)
         moved = await volume.store.layout.rename_directory(
-            entry, target, atomic=atomic, progress=progress
+            entry, target, atomic=atomic, found=found.chain, progress=progress
         )
         return moved.raise_for_failures(path=source)
     if target == source:

@@ -57,8 +57,7 @@ def renaming(
         return _renaming_plainly(tree, service, target_parents)
     work, top = Workload(service.latency), tree.top
     _begin_transaction(work, top, others=target_parents + 1)
-    work.get(0)
-    work.get_many(target_parents + 1, top.own_item, times=2)
+    work.get_many(target_parents + 1, top.own_item)
     work.log(_one(1))
     work.transact(top.own_item + INTENT_BYTES, 2 if target_parents else 1, _one(1))
     _prepare(work, tree, MOVES, actions=2)
@@ -133,14 +132,13 @@ def reclamation(tree: LaidTree, service: Service) -> Workload:
 
 
 def _renaming_by_id(tree: LaidTree, service: Service, target_parents: int | None) -> Workload:
-    """Both paths are read in one batch, by the verb and again before the change."""
+    """Both paths are read in one batch."""
     work = Workload(service.latency)
     others = 0 if target_parents is None else target_parents
-    for _ in ("the verb", "the change"):
-        tree.chain.read(work, tree.top.own_item, others=others + 1)
+    tree.chain.read(work, tree.top.own_item, others=others + 1)
     in_root = not tree.above or target_parents == 0
     _move_item(work, tree, tree.above + others, in_root=in_root)
-    work.chain += service.latency.read * 2
+    work.chain += service.latency.read
     return work
 
 
@@ -237,7 +235,7 @@ def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> 
     work = Workload(service.latency)
     top = tree.top
     _begin_transaction(work, top, others=target_parents + 1)
-    work.get_many(target_parents + 1, top.own_item, times=2)
+    work.get_many(target_parents + 1, top.own_item)
     if target_parents:
         work.get(top.own_item)
     work.get(0)

@@ -216,9 +216,16 @@ class Layout(Protocol):
     # Changes of directories with everything below them
 
     async def rename_directory(
-        self, source: Entry, target: str, *, atomic: bool, progress: OnProgress = None
+        self,
+        source: Entry,
+        target: str,
+        *,
+        atomic: bool,
+        found: Chain | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
-        """Move a directory. The target must not exist.
+        """Move a directory. The target must not exist. `found`: the target with its ancestors, if
+        it was read together with the source; what has changed since is noticed.
 
         Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
         NotDirectoryError, UncommittedFileError (another client is writing a new file below),

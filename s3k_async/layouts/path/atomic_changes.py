@@ -27,7 +27,7 @@ from s3k_async.layouts.path.recursive import NotInterruptedError, Tree
 from s3k_async.layouts.path.tree_change import TreeChange, look_ahead
 from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import Chain, OnProgress
 from s3k_async.namespace.recorded_change import RecordedChange
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, from_item, in_columns, to_item
@@ -69,10 +69,15 @@ class AtomicTree:
         return change.tally.result()
 
     async def rename(
-        self, source: Entry, target: str, *, progress: OnProgress = None
+        self,
+        source: Entry,
+        target: str,
+        *,
+        found: Chain | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory and everything below it. Object ids stay, versions are incremented. The
-        target must not exist.
+        target must not exist. `found`: the target with its ancestors, if it was just read.
 
         Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
         NotDirectoryError, UncommittedFileError (another client is writing a new file below),
@@ -84,13 +89,15 @@ class AtomicTree:
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
         # Checked before anything is held as well, so that a refusal changes nothing.
-        existing = await store.get(target)
+        existing = found[-1][1] if found else await store.get(target)
+        if existing is not None and existing.pending:
+            existing = await store.get(target)
         if existing is not None and existing.id == source.id:
             # An interrupted plain rename of the same directory is finished in the plain mode.
             with suppress(NotInterruptedError):
                 return await self._plain.rename(source, target, resume=True, progress=progress)
         with suppress(ObstructedError):
-            await look_ahead(store, target)
+            await look_ahead(store, target, found=found)
         return await until_unobstructed(store, lambda: self._rename(source, target, progress))
 
     async def _rename(self, source: Entry, target: str, progress: OnProgress) -> ChangeResult:

@@ -11,7 +11,7 @@ from s3k_async.layouts.path.path_check import PathCheck
 from s3k_async.layouts.path.recursive import Tree
 from s3k_async.layouts.path.tree_resolution import TreeResolution
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import LayoutCheck, OnProgress, TrashedEntry
+from s3k_async.namespace.layout import Chain, LayoutCheck, OnProgress, TrashedEntry
 from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
@@ -38,12 +38,18 @@ class PathLayout(ParentDirectories):
         self._store.keys.key(path)
 
     async def rename_directory(
-        self, source: Entry, target: str, *, atomic: bool, progress: OnProgress = None
+        self,
+        source: Entry,
+        target: str,
+        *,
+        atomic: bool,
+        found: Chain | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory entry by entry."""
         await self._store.access.permit_move(source, target)
         tree = self._atomic if atomic else self._plain
-        return await tree.rename(source, target, progress=progress)
+        return await tree.rename(source, target, found=found, progress=progress)
 
     async def delete_directory(
         self,

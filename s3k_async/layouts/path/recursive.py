@@ -32,7 +32,7 @@ from s3k_async.layouts.path.tree_change import TreeChange, look_ahead
 from s3k_async.model import ChangeResult, ChangeTally, Entry
 from s3k_async.namespace.bulk_changes import BulkOutcome, delete_files
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import Chain, OnProgress
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.table.codec import NEXT, to_item, unchanged
 from s3k_async.table.keys import Directory
@@ -69,7 +69,13 @@ class Tree:
             return change.tally.result()
 
     async def rename(
-        self, source: Entry, target: str, *, resume: bool = False, progress: OnProgress = None
+        self,
+        source: Entry,
+        target: str,
+        *,
+        resume: bool = False,
+        found: Chain | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory and everything below it. Object ids stay, versions are incremented.
 
@@ -84,7 +90,7 @@ class Tree:
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
         # Checked before anything is held as well, so that a refusal changes nothing.
         with suppress(ObstructedError):
-            await look_ahead(self._store, target, source)
+            await look_ahead(self._store, target, source, found=found)
 
         async def attempt() -> ChangeResult:
             async with self._store.transactions.hold("mark", source.path, target) as txn:

@@ -8,7 +8,7 @@ from s3k_async.errors import PathExistsError
 from s3k_async.model import ChangeTally, Entry, Progress
 from s3k_async.namespace.conflict_backoff import ObstructedError
 from s3k_async.namespace.directories import require_directories
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import Chain, OnProgress
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.chunking import PARTS
 from s3k_async.txn.txn_record import OwnedTransaction
@@ -45,13 +45,20 @@ class TreeChange:
             self._progress(Progress(self._kind, done, bytes=tally.bytes, path=path))
 
 
-async def look_ahead(store: MetadataStore, target: str, source: Entry | None = None) -> None:
+async def look_ahead(
+    store: MetadataStore,
+    target: str,
+    source: Entry | None = None,
+    *,
+    found: Chain | None = None,
+) -> None:
     """Check that a directory can be moved to a target: the target is free, or created by an
-    interrupted rename of `source`, and its ancestors carry no intent.
+    interrupted rename of `source`, and its ancestors carry no intent. `found`: the target with its
+    ancestors, if it was just read.
 
     Raises PathExistsError, PathNotFoundError, NotDirectoryError, ObstructedError.
     """
-    chain = await store.layout.chain(target)
+    chain = await store.layout.chain(target) if found is None else found
     require_directories(chain[:-1])
     existing = chain[-1][1]
     same = existing is not None and source is not None and existing.id == source.id

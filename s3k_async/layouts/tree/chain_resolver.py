@@ -108,7 +108,7 @@ class ChainResolver:
         Raises BusyError if directories of a path kept moving for the busy timeout.
         """
         found: dict[str, ResolvedPath | ItemFormatError] = {
-            ROOT: ResolvedPath([(ROOT, ROOT_ENTRY)], self._runtime.monotonic())
+            ROOT: ResolvedPath([(ROOT, ROOT_ENTRY)])
         }
         left = [path for path in dict.fromkeys(paths) if path != ROOT]
         deadline = self._runtime.monotonic() + self._busy_timeout
@@ -208,7 +208,7 @@ class ChainResolver:
             return None  # a directory that was missing when the route was predicted
         steps.append((place, None if last is None else _named(last, place)))
         steps += [(place, None) for place in route.places[reached + 1 :]]
-        return ResolvedPath([(ROOT, ROOT_ENTRY), *steps], sent)
+        return ResolvedPath([(ROOT, ROOT_ENTRY), *steps])
 
 
 def _is_there(resolved: ResolvedPath | ItemFormatError) -> bool:

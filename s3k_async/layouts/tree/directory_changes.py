@@ -41,7 +41,7 @@ from s3k_async.layouts.tree.tree_reads import TreeReads
 from s3k_async.model import ROOT, ChangeResult, Entry, Progress, TrashReason
 from s3k_async.namespace.conflict_backoff import ObstructedError, until_unobstructed
 from s3k_async.namespace.directories import require_directories
-from s3k_async.namespace.layout import OnProgress
+from s3k_async.namespace.layout import Chain, OnProgress
 from s3k_async.namespace.required_directories import RequiredDirectories
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.entries import Operation
@@ -68,13 +68,21 @@ class DirectoryChanges:
         target: str,
         *,
         atomic: bool,
+        found: Chain | None = None,
         progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory; always atomic. The result counts the directory alone."""
         self._store.require_writable(target)
         if source.path in (ROOT, target) or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
-        await until_unobstructed(self._store, lambda: self._rename(source.path, target))
+        above = self._reads.known_above(source)
+        try:
+            if found is None or above is None or source.pending:
+                raise ObstructedError(target)
+            # The caller has just read both. If anything has changed since, this is refused.
+            await self._move(source, above, ResolvedPath(found))
+        except ObstructedError:
+            await until_unobstructed(self._store, lambda: self._rename(source.path, target))
         return _one_directory("rename", source.path, progress)
 
     async def delete_directory(
@@ -156,18 +164,28 @@ class DirectoryChanges:
         return await until_unobstructed(self._store, attempt)
 
     async def _rename(self, source: str, target: str) -> None:
-        store = self._store
         old, new = await self._reads.resolve([source, target])
-        entry = _directory_at(old)
+        await self._move(_directory_at(old), self._above(old), new, [old])
+
+    async def _move(
+        self,
+        entry: Entry,
+        above: Sequence[Directory],
+        new: ResolvedPath,
+        old: Sequence[ResolvedPath] = (),
+    ) -> None:
+        """Move a directory, from below these directories to a path. `old`: its own path, if that
+        was resolved."""
+        store, target = self._store, new.path
         await store.access.permit_move(entry, target)
         store.refuse_read_only(entry)
         _require_free(new)
-        _require_no_intents(source, [old, new])
+        _require_no_intents(entry.path, [*old, new])
         if any(above is not None and above.id == entry.id for _, above in new.chain):
             raise ObstructedError(target)  # moved between the reads of the two paths
         moved = _moved(entry, new, store.runtime.uuid())
         renaming = store.changes.operation("rename", entry, moved)
-        chains = [self._above(old), self._above(new)]
+        chains = [above, self._above(new)]
         await self._commit(renaming, entry, to_item(moved, store.keys), chains)
         self._reads.discard(store.keys.directory(entry))
         self._reads.remember(moved)

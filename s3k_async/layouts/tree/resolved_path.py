@@ -16,13 +16,11 @@ class ResolvedPath:
     """The root, the other ancestors of a path, and the path itself, topmost first; None for missing
     entries. Below a missing entry or a file everything is missing.
 
-    All directories above the entry were in place at one moment, `read_at`. A reader that trusts
-    directories may have the root, the parent and the path alone.
+    All directories above the entry were in place at one moment. A reader that trusts directories
+    may have the root, the parent and the path alone.
     """
 
     chain: Sequence[tuple[str, Entry | None]]
-    read_at: float
-    """Monotonic time at which the confirming read was sent."""
 
     @property
     def path(self) -> str:

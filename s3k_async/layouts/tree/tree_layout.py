@@ -15,7 +15,7 @@ from s3k_async.layouts.tree.trash_items import TRASH_FOLDER
 from s3k_async.layouts.tree.tree_parents import TreeParents
 from s3k_async.layouts.tree.tree_trash import TreeTrash
 from s3k_async.model import ChangeResult, ChangeTally, Entry
-from s3k_async.namespace.layout import LayoutCheck, OnProgress, StagedCommit, TrashedEntry
+from s3k_async.namespace.layout import Chain, LayoutCheck, OnProgress, StagedCommit, TrashedEntry
 from s3k_async.namespace.mutations import CommitPlan
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.txn.logged_write import TransactionLog
@@ -39,10 +39,18 @@ class TreeLayout(TreeParents):
         return True
 
     async def rename_directory(
-        self, source: Entry, target: str, *, atomic: bool = True, progress: OnProgress = None
+        self,
+        source: Entry,
+        target: str,
+        *,
+        atomic: bool = True,
+        found: Chain | None = None,
+        progress: OnProgress = None,
     ) -> ChangeResult:
         """Move a directory in one transaction."""
-        return await self.changes.rename_directory(source, target, atomic=atomic, progress=progress)
+        return await self.changes.rename_directory(
+            source, target, atomic=atomic, found=found, progress=progress
+        )
 
     async def delete_directory(
         self,

@@ -889,15 +889,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a directory rename that does not require the ancestors of its source",
         "layouts/tree/directory_changes.py",
-        "[self._above(old), self._above(new)]",
-        "[self._above(old)[-1:], self._above(new)]",
+        "        chains = [above, self._above(new)]\n",
+        "        chains = [above[-1:], self._above(new)]\n",
         "tests/layouts/test_directory_races.py::test_no_directory_leaves_a_deleted_one",
     ),
     Defect(
         "a directory rename that does not require the ancestors of its target",
         "layouts/tree/directory_changes.py",
-        "[self._above(old), self._above(new)]",
-        "[self._above(old), self._above(new)[-1:]]",
+        "        chains = [above, self._above(new)]\n",
+        "        chains = [above, self._above(new)[-1:]]\n",
         f"{DIRECTORY_RACES}[below each other]",
     ),
     Defect(
@@ -2665,8 +2665,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "extents: a deep check that ends at a lost object",
         "integrity/recheck.py",
-        "            continue\n        if found != checksum:\n",
-        "            return None\n        if found != checksum:\n",
+        "        if finding is not None:\n            return finding\n    return None\n",
+        "        return finding\n    return None\n",
         f"{GC_EXTENTS}::test_fsck_reads_what_is_left_of_a_file",
     ),
     Defect(
@@ -3259,8 +3259,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: files are warmed without their extents",
         "bulk/tier_warming.py",
-        '            found[extent.key] = extent.checksum or found.get(extent.key, "")\n',
-        "            return {extent.key: extent.checksum}\n",
+        "            found[extent.key] = extent.digest\n",
+        "            return {extent.key: extent.digest}\n",
         f"{TIER_WARMING}::test_files_are_copied_and_stay_cold",
     ),
     Defect(
@@ -3282,8 +3282,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: fsck compares no checksum of an extent",
         "integrity/verify_rules.py",
-        'size == whole.length and checksum in ("", whole.checksum)',
-        "size == whole.length",
+        '    if any(each.digest and checksum not in ("", each.digest) for each in extents):\n',
+        "    if False:\n",
         f"{TIER_DAMAGE}::test_bytes_are_compared_by_a_deep_run",
     ),
     Defect(
@@ -4520,8 +4520,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "object versions: fsck --deep takes one for a checksum",
         "integrity/recheck.py",
-        "    elif not digest_in(entry.checksum):\n",
-        "    elif not entry.checksum:\n",
+        "        if not digest_in(content.checksum):\n",
+        "        if not content.checksum:\n",
         f"{OBJECT_VERSIONS}::test_the_rows_of_the_page",
     ),
     Defect(
