@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         Failure,
         Feature,
         FileStatus,
+        FillStatistics,
         HashName,
         LayoutName,
         Progress,
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
         "Feature",
         "FileReader",
         "FileStatus",
+        "FillStatistics",
         "FileVersion",
         "FileWriter",
         "HashName",
@@ -196,8 +198,8 @@ _NAMES: Final = {
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
-        "CacheStatistics ChangeResult Content ContentSummary Failure Feature FileStatus HashName "
-        "LayoutName Progress StagedFile TrashItem VolumeKind"
+        "CacheStatistics ChangeResult Content ContentSummary Failure Feature FileStatus "
+        "FillStatistics HashName LayoutName Progress StagedFile TrashItem VolumeKind"
     ),
     "listing.physical_files": "PhysicalFile",
     "bulk.point_in_time": "PastChange PastChangeKind PastResult",

@@ -91,6 +91,7 @@ from s3k_async.model import (
     ContentSummary,
     Entry,
     FileStatus,
+    FillStatistics,
     StagedFile,
     status_of,
 )
@@ -157,6 +158,7 @@ class S3kClient:
         self._counter = RequestCounter()
         self._observer = _observer_of(metrics, self._config)
         self._cache_statistics = CacheStatistics()
+        self._fill_statistics = FillStatistics()
         self._closed: asyncio.Event | None = None
         """While the client is closing: set at the end of that."""
 
@@ -196,6 +198,16 @@ class S3kClient:
             if cache is not None:
                 self._cache_statistics = cache.statistics
         return self._cache_statistics
+
+    @property
+    def fill_statistics(self) -> FillStatistics:
+        """What reads copied to the hot location since the client was entered; zeros unless
+        `hot_reads` is `fill`."""
+        if self._opened is not None:
+            fills = self._opened.volume.storage.fills
+            if fills is not None:
+                self._fill_statistics = fills.statistics
+        return self._fill_statistics
 
     def count(self) -> AbstractContextManager[RequestCounter]:
         """Count the requests of this client for the body of a `with`, including tasks started
@@ -298,6 +310,8 @@ class S3kClient:
             await opened.volume.close()
             if opened.volume.storage.cache is not None:
                 self._cache_statistics = opened.volume.storage.cache.statistics
+            if opened.volume.storage.fills is not None:
+                self._fill_statistics = opened.volume.storage.fills.statistics
 
     @call
     async def health(

@@ -30,6 +30,7 @@ __all__ = [
     "Failure",
     "Feature",
     "FileStatus",
+    "FillStatistics",
     "HashName",
     "LayoutName",
     "Operation",
@@ -299,6 +300,31 @@ class CacheStatistics:
             *(
                 getattr(self, each.name) + getattr(other, each.name)
                 for each in fields(CacheStatistics)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FillStatistics:
+    """What reads of cold objects did to the hot location of a volume (`hot_reads`)."""
+
+    filled: int = 0
+    """Objects that were copied to it,"""
+    filled_bytes: int = 0
+    """and their bytes."""
+    dropped: int = 0
+    """Objects that were not copied, since too many copies were under way, or the client was closed
+    or had failed to copy another one."""
+    damaged: int = 0
+    """Objects that were not copied, since they or their copy had other bytes than recorded."""
+    failures: int = 0
+    """Errors of the services, after each of which no copy begins for a minute."""
+
+    def __add__(self, other: FillStatistics) -> FillStatistics:
+        return FillStatistics(
+            *(
+                getattr(self, each.name) + getattr(other, each.name)
+                for each in fields(FillStatistics)
             )
         )
 

@@ -479,6 +479,7 @@ VALUES: dict[str, Any] = {
     "change_detection": "client",
     "storage_class": "GLACIER_IR",
     "hot_writes": "through",
+    "hot_reads": "fill",
     "log_verbs": "info",
     "alerts": "log:",
     "alerts_on_error": "error",

@@ -32,7 +32,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files.open_files import FileReader, FileWriter, Opening
 from s3k_async.listing.listings import pages_of
-from s3k_async.model import CacheStatistics
+from s3k_async.model import CacheStatistics, FillStatistics
 from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -167,6 +167,16 @@ class BlockingClient:
         """
         session = self._sessions.get(os.getpid())
         return CacheStatistics() if session is None else session.client.cache_statistics
+
+    @property
+    def fill_statistics(self) -> FillStatistics:
+        """What reads copied to the hot location since the client was entered; zeros unless
+        `hot_reads` is `fill`.
+
+        Reads in this process: a forked child starts at zero.
+        """
+        session = self._sessions.get(os.getpid())
+        return FillStatistics() if session is None else session.client.fill_statistics
 
     def count(self) -> AbstractContextManager[RequestCounter]:
         """Count the requests of this client for the body of a `with`, including tasks started

@@ -27,7 +27,7 @@ from s3k_async.model import Entry, Progress
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.permissions import READ
 from s3k_async.storage.extents import has_extents, parse_extents
-from s3k_async.storage.object_copies import copy_object
+from s3k_async.storage.object_copies import copy_to_hot
 from s3k_async.storage.physical import is_uri
 from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
 from s3k_async.volumes.volume import Volume
@@ -116,11 +116,10 @@ class TierWarming:
         await self._pace.turn(0 if self._dry_run else there.size)
         try:
             if not self._dry_run:
-                await copy_object(cold, hot, key, there.size, self._part_size, checksum)
+                await copy_to_hot(cold, hot, key, there.size, self._part_size, checksum)
         except (BlobNotFoundError, BlobChangedError):
             self.result.vanished += 1
         except CorruptDataError:
-            await hot.delete(key)
             self.result.damaged.append(key)
         else:
             self.result.copied += 1

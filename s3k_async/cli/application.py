@@ -272,7 +272,10 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
         finally:
             if invocation.stats and statistics is not None:
                 statistics.tell(
-                    counter.requests, invocation.cache_statistics, as_json=invocation.json
+                    counter.requests,
+                    invocation.cache_statistics,
+                    invocation.fill_statistics,
+                    as_json=invocation.json,
                 )
     sys.stdout.flush()
     return code

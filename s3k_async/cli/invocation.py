@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.output import Output
-from s3k_async.model import CacheStatistics
+from s3k_async.model import CacheStatistics, FillStatistics
 
 if TYPE_CHECKING:
     from s3k_async.cli.progress import ProgressMeter
@@ -58,6 +58,8 @@ class Invocation:
     """Those flags."""
     cache_statistics: CacheStatistics = field(default_factory=CacheStatistics)
     """What the read caches of the clients did, after they were closed."""
+    fill_statistics: FillStatistics = field(default_factory=FillStatistics)
+    """What their reads copied to hot locations, after they were closed."""
 
     @cached_property
     def output(self) -> Output:
@@ -153,6 +155,7 @@ class Clients:
         await self._stack.aclose()
         for client in self._open.values():
             self._invocation.cache_statistics += client.cache_statistics
+            self._invocation.fill_statistics += client.fill_statistics
 
     async def of(self, address: Address) -> S3kClient:
         """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and the

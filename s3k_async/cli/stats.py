@@ -19,7 +19,7 @@ from s3k_async._core.metric_totals import (
 from s3k_async._core.observation import Observer, observing
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.output import plural
-from s3k_async.model import CacheStatistics
+from s3k_async.model import CacheStatistics, FillStatistics
 
 __all__ = ["PARTS", "Statistics", "milliseconds"]
 
@@ -44,22 +44,26 @@ class Statistics:
         """Context in which clients that are opened are observed."""
         return observing(self._observer)
 
-    def tell(self, requests: Requests, cache: CacheStatistics, *, as_json: bool) -> None:
-        """Print them, with the requests of the command, and what its read caches did."""
+    def tell(
+        self, requests: Requests, cache: CacheStatistics, fills: FillStatistics, *, as_json: bool
+    ) -> None:
+        """Print them, with the requests of the command, what its read caches did, and what its
+        reads copied to a hot location."""
         seconds = SYSTEM.monotonic() - self._began
-        _tell(requests, self._totals.snapshot(), cache, seconds, as_json=as_json)
+        _tell(requests, self._totals.snapshot(), cache, fills, seconds, as_json=as_json)
 
 
 def _tell(
     requests: Requests,
     totals: TotalsSnapshot,
     cache: CacheStatistics,
+    fills: FillStatistics,
     seconds: float,
     *,
     as_json: bool,
 ) -> None:
     """Print the requests by kind, with retries, bytes of content and seconds, their latency, the
-    partitions that were throttled, and what a read cache did."""
+    partitions that were throttled, what a read cache did, and what was copied to a hot location."""
     latency = _latency(totals)
     if as_json:
         document: dict[str, object] = {
@@ -77,6 +81,8 @@ def _tell(
         }
         if cache != CacheStatistics():
             document["cache"] = asdict(cache)
+        if fills != FillStatistics():
+            document["fills"] = asdict(fills)
         print(json.dumps({"stats": document}), file=sys.stderr)
         return
     for line in (
@@ -84,6 +90,7 @@ def _tell(
         *_latency_lines(latency),
         *_throttle_lines(totals),
         *_cache_lines(cache),
+        *_fill_lines(fills),
     ):
         print(line, file=sys.stderr)
 
@@ -144,3 +151,12 @@ def _cache_lines(cache: CacheStatistics) -> list[str]:
     misses = f"{plural(cache.misses, 'block')}, {plural(cache.fetched_bytes, 'byte')} fetched"
     failures = f"; {plural(cache.failures, 'failure')}" if cache.failures else ""
     return [f"  cache: {hits}; {misses}{failures}"]
+
+
+def _fill_lines(fills: FillStatistics) -> list[str]:
+    if fills == FillStatistics():
+        return []
+    done = f"{plural(fills.filled, 'object')}, {plural(fills.filled_bytes, 'byte')} copied"
+    left = {"dropped": fills.dropped, "damaged": fills.damaged, "failed": fills.failures}
+    rest = [f"{number:,} {how}" for how, number in left.items() if number]
+    return [f"  hot location: {', '.join([done, *rest])}"]

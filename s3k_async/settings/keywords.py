@@ -517,6 +517,11 @@ class Settings(TypedDict, total=False):
     run moves it; through, to the cold one, and small content to the hot one as well.
     """
 
+    hot_reads: Literal["leave", "fill"] | None
+    """What a read of cold content does in a volume with a hot location: leave, nothing; fill, a
+    copy of small content to the hot location, in the background.
+    """
+
     log_verbs: Literal["off", "debug", "info"] | None
     """Whether each call of a verb is logged by the logger s3k_async.operations: off, or at the
     level debug or info.

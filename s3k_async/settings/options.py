@@ -423,6 +423,14 @@ _CLIENT: Final = (
         choices=("back", "through"),
     ),
     Option(
+        "hot_reads",
+        "choice",
+        "client",
+        "What a read of cold content does in a volume with a hot location: leave, nothing; fill, "
+        "a copy of small content to the hot location, in the background.",
+        choices=("leave", "fill"),
+    ),
+    Option(
         "log_verbs",
         "choice",
         "client",

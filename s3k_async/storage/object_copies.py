@@ -12,7 +12,7 @@ from s3k_async.backends.ports.blobs import BlobStore, Upload
 from s3k_async.errors import BlobChangedError, CorruptDataError
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
-__all__ = ["copy_object", "digest_of", "same_bytes"]
+__all__ = ["copy_object", "copy_to_hot", "digest_of", "same_bytes"]
 
 _MOST_PARTS: Final = 10_000
 """Parts of an upload to S3. Source: Amazon S3 User Guide, multipart upload limits."""
@@ -40,6 +40,17 @@ async def copy_object(
             "the copy does not have the bytes of the object: check both locations",
             path=target.uri(key),
         )
+
+
+async def copy_to_hot(
+    cold: BlobStore, hot: BlobStore, key: str, size: int, part_size: int, checksum: str
+) -> None:
+    """As `copy_object`, of an object that the cold store keeps: a copy that differs is deleted."""
+    try:
+        await copy_object(cold, hot, key, size, part_size, checksum)
+    except CorruptDataError:
+        await hot.delete(key)
+        raise
 
 
 async def same_bytes(one: BlobStore, other: BlobStore, key: str, size: int, part_size: int) -> bool:

@@ -50,6 +50,7 @@ from s3k_async.storage.extents import (
     parse_extents,
     physical_keys,
 )
+from s3k_async.storage.hot_fills import HotFills
 from s3k_async.storage.planned_upload import DigestTags, PlannedUpload
 from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.storage.tiered_blobs import TieredBlobs
@@ -90,12 +91,14 @@ class PhysicalStorage:
         scope: str = "",
         extents: bool = False,
         cache: CachedReads | None = None,
+        fills: HotFills | None = None,
     ) -> None:
         """`blobs`: the volume's own blobs, which it writes and may delete. `place`: the whole data
         location, if it is larger, and `scope` the prefix of `blobs` there. `extents`: whether files
-        of the volume may have extents. `cache`: of the volume's own blobs."""
+        of the volume may have extents. `cache`, `fills`: of the volume's own blobs."""
         self.blobs = blobs
         self.cache = cache
+        self.fills = fills
         self.extents = extents
         self.place = place or blobs
         """The data location. Adopted objects are below it, and never written or deleted."""
@@ -216,7 +219,8 @@ class PhysicalStorage:
             return await source.blobs.get(source.key, start, end, if_match=tag, if_size=size)
 
         with _reading(physical, version_in(checksum)):
-            source = self.recorded(Content(physical, size or 0, etag, checksum), size=size)
+            content = Content(physical, size or 0, etag, checksum)
+            source = self._filling(self.recorded(content, size=size))
             is_whole = start == 0 and stop is not None and stop == size
             return await self._detection.unchanged(
                 source, read, (lambda data: data) if is_whole else None
@@ -261,7 +265,7 @@ class PhysicalStorage:
             return await get_into(blobs, key, start, buffer, if_match=tag, if_size=size)
 
         with _reading(physical, version_in(checksum)):
-            source = self.recorded(Content(physical, size, etag, checksum))
+            source = self._filling(self.recorded(Content(physical, size, etag, checksum)))
             is_whole = start == 0 and len(buffer) == size
             return await self._detection.unchanged(
                 source, read, (lambda count: buffer[:count]) if is_whole else None
@@ -282,6 +286,12 @@ class PhysicalStorage:
             digest_in(content.checksum),
             version,
         )
+
+    def _filling(self, source: RecordedObject) -> RecordedObject:
+        """An object, for a read that fills the hot location if the client does so."""
+        if self.fills is None or source.is_adopted:
+            return source
+        return replace(source, blobs=self.fills.blobs_of(source.checksum))
 
     def _cache_of(
         self, source: RecordedObject, tag: str | None, start: int, end: int
@@ -348,7 +358,7 @@ class PhysicalStorage:
             return await get_into(blobs, key, start, buffer, if_match=tag, if_size=size)
 
         with _reading(extent.key):
-            source = self.recorded(content, size=size)
+            source = self._filling(self.recorded(content, size=size))
             read = await self._detection.unchanged(
                 source, fill, (lambda _: buffer) if extent.checksum else None
             )

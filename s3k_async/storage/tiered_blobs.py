@@ -70,12 +70,21 @@ class TieredBlobs:
     one, too: `ChangeDetection` then compares the bytes.
     """
 
-    def __init__(self, hot: BlobStore, cold: BlobStore, *, through: bool = False) -> None:
+    def __init__(
+        self,
+        hot: BlobStore,
+        cold: BlobStore,
+        *,
+        through: bool = False,
+        on_cold_read: Callable[[str], object] | None = None,
+    ) -> None:
         """`through`: write to the cold store, and whole blobs then to the hot one, too, where a
-        failure is no error."""
+        failure is no error. `on_cold_read`: called with the key of each blob that was read from the
+        cold store."""
         self.hot = hot
         self.cold = cold
         self.through = through
+        self._on_cold_read = on_cold_read
         self.min_part = max(hot.min_part, cold.min_part)
         self.composes = False
         """Never: the source may be in one store and the upload in the other."""
@@ -117,7 +126,7 @@ class TieredBlobs:
         async def read(store: BlobStore, tag: str | None) -> bytes:
             return await store.get(key, start, end, if_match=tag, if_size=if_size)
 
-        return await self._found(read, if_match)
+        return await self._found(key, read, if_match)
 
     async def get_into(
         self,
@@ -133,16 +142,19 @@ class TieredBlobs:
         async def read(store: BlobStore, tag: str | None) -> int:
             return await get_into(store, key, start, buffer, if_match=tag, if_size=if_size)
 
-        return await self._found(read, if_match)
+        return await self._found(key, read, if_match)
 
     async def _found(
-        self, read: Callable[[BlobStore, str | None], Awaitable[T]], if_match: str | None
+        self, key: str, read: Callable[[BlobStore, str | None], Awaitable[T]], if_match: str | None
     ) -> T:
         """A read of a blob, in the store that has it, on the condition of the etag there."""
         try:
             return await read(self.hot, self._tag_in(self.hot, if_match))
         except BlobNotFoundError:
-            return await read(self.cold, self._tag_in(self.cold, if_match))
+            found = await read(self.cold, self._tag_in(self.cold, if_match))
+        if self._on_cold_read is not None:
+            self._on_cold_read(key)
+        return found
 
     def _tag_in(self, store: BlobStore, tag: str | None) -> str | None:
         """The etag that a blob must have in a store, if `tag` is the one that it was given by the

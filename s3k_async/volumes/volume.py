@@ -33,6 +33,7 @@ from s3k_async.oplog.log_writer import DisabledLog, NativeLog, OperationLog
 from s3k_async.permissions import NO_OWNER, Identity, Ownership
 from s3k_async.storage.cache_directory import CacheDirectory, CacheLimits
 from s3k_async.storage.cached_reads import CachedReads
+from s3k_async.storage.hot_fills import HotFills
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.table.keys import KeyScheme
@@ -179,11 +180,15 @@ async def open_volume(
             counters=counters,
         )
         blobs: BlobStore = place.below(record.scope)
+        fills: HotFills | None = None
         hot = await _hot_place(connections, record)
         if hot is not None:
             blobs = TieredBlobs(
                 hot.below(record.scope), blobs, through=config.tuning.hot_writes == "through"
             )
+            if config.tuning.hot_reads == "fill":
+                fills = HotFills(blobs, runtime, config.tuning)
+                stack.push_async_callback(fills.close)
         cache = await _read_cache(config, record, runtime, stack)
         storage = PhysicalStorage(
             blobs,
@@ -193,6 +198,7 @@ async def open_volume(
             scope=record.scope,
             extents=record.extents,
             cache=cache,
+            fills=fills,
         )
         return Volume(
             config=config,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -42,6 +43,26 @@ def test_moves_and_what_is_where(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     assert found["cold"] == {"objects": 2, "bytes": 11}
     assert found["differing"] == []
     assert cli.ok("cat", "/a").output == b"content"
+
+
+def test_reads_fill_the_hot_location_if_they_are_to(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    cli.ok("put", "-", "/a", stdin=b"content")
+    cli.ok("tier", "run")
+    assert "hot location" not in cli("--stats", "cat", "/a").errors
+    done = cli("--stats", "--hot-reads", "fill", "cat", "/a")
+    assert "  hot location: 1 object, 7 bytes copied" in done.errors.splitlines()
+    assert cli.ok("tier", "status").lines == [
+        "hot   1 object, 7 bytes",
+        "cold  1 object, 7 bytes",
+        "both  1 object, 7 bytes",
+    ]
+    monkeypatch.setenv("S3K_HOT_READS", "fill")
+    cli.ok("tier", "run")
+    done = cli("--json", "--stats", "cat", "/a")
+    assert json.loads(done.errors)["stats"]["fills"]["filled"] == 1
 
 
 def test_files_are_copied_back(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

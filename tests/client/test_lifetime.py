@@ -121,6 +121,7 @@ def test_every_public_verb_is_among_them() -> None:
         "closed",
         "config",
         "count",
+        "fill_statistics",
         "name",
         "open_volume",
         "requests",

@@ -62,6 +62,7 @@ OWN = frozenset(
         "closed",
         "config",
         "count",
+        "fill_statistics",
         "name",
         "open_volume",
         "requests",

@@ -100,6 +100,7 @@ TIER_OVERRIDES = "tests/tiers/test_tier_overrides.py"
 TIER_DAMAGE = "tests/tiers/test_tier_damage.py"
 TIER_RESTORE = "tests/tiers/test_tier_restore.py"
 TIER_WARMING = "tests/tiers/test_tier_warming.py"
+HOT_FILLS = "tests/tiers/test_hot_fills.py"
 TIERED_VOLUMES = "tests/tiers/test_tiered_volumes.py"
 PAGING = "tests/objects/test_paging.py"
 RULES = "tests/lifecycle/test_rules.py"
@@ -3244,8 +3245,8 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "tiers: the copy of a file that differs stays hot",
-        "bulk/tier_warming.py",
-        "            await hot.delete(key)\n",
+        "storage/object_copies.py",
+        "        await hot.delete(key)\n",
         "",
         f"{TIER_WARMING}::test_a_copy_that_differs_is_deleted",
     ),
@@ -3262,6 +3263,41 @@ DEFECTS: tuple[Defect, ...] = (
         "            found[extent.key] = extent.digest\n",
         "            return {extent.key: extent.digest}\n",
         f"{TIER_WARMING}::test_files_are_copied_and_stay_cold",
+    ),
+    Defect(
+        "tiers: each of several reads fills the hot location",
+        "storage/hot_fills.py",
+        "        if key in self._tasks or key in self._waiting or key in self._excluded:\n",
+        "        if key in self._excluded:\n",
+        f"{HOT_FILLS}::test_reads_at_once_fill_once",
+    ),
+    Defect(
+        "tiers: a fill that failed is repeated at once",
+        "storage/hot_fills.py",
+        "        self._paused_until = now + PAUSE_SECONDS\n",
+        "        self._paused_until = now\n",
+        f"{HOT_FILLS}::test_a_fill_that_fails_is_not_repeated_at_once",
+    ),
+    Defect(
+        "tiers: a damaged object fills the hot location",
+        "storage/hot_fills.py",
+        "        self._waiting[key] = checksum, copy_context()\n",
+        '        self._waiting[key] = "", copy_context()\n',
+        f"{HOT_FILLS}::test_a_damaged_cold_object_is_not_copied",
+    ),
+    Defect(
+        "tiers: a few bytes of a large object fill the hot location with it",
+        "storage/hot_fills.py",
+        "        if there.size > self._tuning.multipart_threshold:\n",
+        "        if False:\n",
+        f"{HOT_FILLS}::test_larger_objects_are_left_and_remembered",
+    ),
+    Defect(
+        "tiers: closing starts fills that wait, and cancels them",
+        "storage/hot_fills.py",
+        "        self._is_closing = True\n        self._drop_waiting()\n",
+        "        self._is_closing = True\n",
+        f"{HOT_FILLS}::test_closing_drops_what_waits_and_completes_what_is_under_way",
     ),
     Defect(
         "tiers: fsck takes the hot object for the right one",
@@ -3351,10 +3387,10 @@ DEFECTS: tuple[Defect, ...] = (
         "storage/tiered_blobs.py",
         "            return await read(self.hot, self._tag_in(self.hot, if_match))\n"
         "        except BlobNotFoundError:\n"
-        "            return await read(self.cold, self._tag_in(self.cold, if_match))",
+        "            found = await read(self.cold, self._tag_in(self.cold, if_match))",
         "            return await read(self.cold, self._tag_in(self.cold, if_match))\n"
         "        except BlobNotFoundError:\n"
-        "            return await read(self.hot, self._tag_in(self.hot, if_match))",
+        "            found = await read(self.hot, self._tag_in(self.hot, if_match))",
         f"{TIERED_BLOBS}::test_a_blob_that_is_moved_between_the_looks_of_a_reader_is_found",
     ),
     Defect(
