@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
+from s3k_async._core.duration_syntax import DURATION, UNITS, seconds_of
 from s3k_async._core.runtime import SYSTEM
 
 __all__ = ["duration_option", "duration_text", "past_time", "time_of", "time_or_age"]
 
-UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
-_LARGEST: Final = 10**10
-"""Seconds; more than three hundred years."""
 _CLOCK_DIFFERENCE: Final = 60_000
 """How far the clock that a time was taken from may be ahead, milliseconds."""
 
@@ -30,15 +26,14 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     """The seconds of a duration. Raises BadParameter."""
     if text is None:
         return None
-    found = _DURATION.fullmatch(text if text[-1:] in UNITS else f"{text}s")
-    seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
-    if not 0 <= seconds <= _LARGEST or seconds != int(seconds):
+    seconds = seconds_of(text)
+    if seconds is None:
         raise click.BadParameter(
             f"{text!r} is not a duration in whole seconds: write 3600, 90s, 15m, 2h, 3d or 1w",
             ctx,
             param,
         )
-    return int(seconds)
+    return seconds
 
 
 def duration_text(seconds: int) -> str:
@@ -70,7 +65,7 @@ def time_or_age(text: str | None, flag: str) -> int | None:
     UsageError."""
     if text is None:
         return None
-    age = _DURATION.fullmatch(text)
+    age = DURATION.fullmatch(text)
     try:
         if age:
             return SYSTEM.now_ms() - int(float(age[1]) * UNITS[age[2]] * 1000)

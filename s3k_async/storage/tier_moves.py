@@ -89,7 +89,8 @@ class TierMoves:
         done = TierRun(
             left=len(objects) - len(chosen),
             left_bytes=sum(each.size for each in objects) - sum(each.size for each in chosen),
-            pinned=sum(overrides.get(each.key) == "hot" for each in objects),
+            pinned=sum(each.key in overrides for each in objects)
+            - sum(each.key in overrides for each in chosen),
         )
         if dry_run:
             done.moved, done.bytes = len(chosen), sum(each.size for each in chosen)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.location import OpenContext
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_all
@@ -65,9 +66,11 @@ async def tiered_volume(layout: LayoutName = "path") -> VolumeConfig:
 
 
 @asynccontextmanager
-async def opened(config: VolumeConfig) -> AsyncIterator[tuple[Volume, TieredBlobs]]:
+async def opened(
+    config: VolumeConfig, runtime: Runtime = SYSTEM
+) -> AsyncIterator[tuple[Volume, TieredBlobs]]:
     """The open volume and its blobs."""
-    volume = await open_volume(config)
+    volume = await open_volume(config, runtime=runtime)
     try:
         yield volume, need_tiers(volume.blobs, config.name)
     finally:

@@ -64,6 +64,11 @@ def test_the_oldest_are_moved_and_of_one_time_the_smaller(
         (MovePolicy(high=54, low=50), {"d": "cold", "a": "hot"}, "dc"),
         (MovePolicy(high=55, low=50), {"d": "cold", "a": "hot"}, "d"),
         (MovePolicy(high=64, low=0), {"a": "hot", "b": "hot"}, "cd"),
+        # At 1300 ms a is older than 1 s, and d is not; no option of the run counts for either.
+        (MovePolicy(older_than=2.0), {"a": 1}, "a"),
+        (MovePolicy(), {"a": 2, "b": 0}, "bcd"),
+        (MovePolicy(high=0, low=0), {"a": 2, "d": 1}, "cb"),
+        (MovePolicy(high=44, low=44), {"a": 1}, "ac"),
     ],
 )
 def test_overrides_of_single_files(policy: MovePolicy, overrides: Overrides, expected: str) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.items import Condition, Put
 from s3k_async.bulk.tier_overrides import tier_overrides
@@ -31,9 +32,12 @@ BIG = bytes(range(200))
 NEVER = MovePolicy(older_than=10**9)
 
 
-async def moved(config: VolumeConfig, policy: MovePolicy = ALL, *, dry: bool = False) -> TierRun:
-    """A run as `s3k tier run` makes it."""
-    async with opened(config) as (volume, blobs):
+async def moved(
+    config: VolumeConfig, policy: MovePolicy = ALL, *, dry: bool = False, days: int = 0
+) -> TierRun:
+    """A run as `s3k tier run` makes it, some days from now."""
+    later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + days * 86_400_000)
+    async with opened(config, later) as (volume, blobs):
         overrides = partial(tier_overrides, volume)
         moves = TierMoves(blobs, fake_runtime(), TUNING, overrides=overrides)
         return await moves.run(policy, dry_run=dry)
@@ -134,7 +138,26 @@ async def test_without_attributes_nothing_is_read() -> None:
     assert plan.calls == []
 
 
-@pytest.mark.parametrize("value", [b"", b"warm", b"HOT", b"\xff", b"hot "])
+async def test_a_file_with_an_age_stays_hot_until_then() -> None:
+    config = await tiered_volume()
+    async with S3kClient(config=config) as fs:
+        for path, tier in (("/week", b"hot:7d"), ("/hour", b"hot:3600"), ("/other", None)):
+            metadata = {} if tier is None else {"Tier": tier}
+            await fs.write(path, path.encode(), attributes=Attributes(metadata=metadata))
+        done = await moved(config)
+        assert (done.moved, done.left, done.pinned) == (1, 2, 2)
+        done = await moved(config, NEVER, days=1)
+        assert (done.moved, done.left, done.pinned) == (1, 1, 1)
+        assert (await moved(config, days=6)).pinned == 1
+        assert (await moved(config, NEVER, days=8)).moved == 1
+        assert await hot_bytes(config) == []
+        assert await fs.read("/week") == b"/week"
+
+
+AGES = [b"hot:", b"hot:week", b"hot:-1", b"hot:0.5", b"hot: 7d", b"cold:7d", b"hot:7D", b"hot:1e3"]
+
+
+@pytest.mark.parametrize("value", [b"", b"warm", b"HOT", b"\xff", b"hot ", *AGES])
 async def test_other_values_are_refused(value: bytes) -> None:
     config = await tiered_volume()
     async with S3kClient(config=config) as fs:

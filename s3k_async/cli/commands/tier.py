@@ -86,9 +86,10 @@ def run(
     """Move data of VOLUME from the hot location to the cold one: all of it, or what the options
     select.
 
-    Files whose user metadata Tier is hot stay, and those where it is cold are always moved. Each
-    object is copied, the copy is read back and compared, and then the hot one is deleted. Safe
-    beside writers, readers, gc and other runs; an interrupted run is finished by the next one.
+    Files whose user metadata Tier is hot stay, those where it is cold are always moved, and those
+    with an age, such as hot:7d, when they are older than that. Each object is copied, the copy is
+    read back and compared, and then the hot one is deleted. Safe beside writers, readers, gc and
+    other runs; an interrupted run is finished by the next one.
     """
     policy = MovePolicy(older_than, high, low)
 

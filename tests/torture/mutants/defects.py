@@ -3359,6 +3359,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TIER_OVERRIDES}::test_hot_files_stay_and_cold_ones_are_moved_at_once",
     ),
     Defect(
+        "tiers: the age of a single file is ignored",
+        "storage/tier_policy.py",
+        '    return _is_older(info, tier, now_ms) if isinstance(tier, int) else tier == "cold"\n',
+        '    return tier == "cold"\n',
+        f"{TIER_OVERRIDES}::test_a_file_with_an_age_stays_hot_until_then",
+    ),
+    Defect(
         "tiers: only the first object of a file has its tier",
         "bulk/tier_overrides.py",
         "dict.fromkeys(physical_keys(status.physical), tier)",
