@@ -114,8 +114,10 @@ class HotFills:
             self._tasks[key] = task
             task.add_done_callback(partial(self._ended, key))
 
-    def _ended(self, key: str, _: asyncio.Task[None]) -> None:
+    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
+        if task.cancelled():
+            self._drop_waiting()  # the event loop ends
         self._start()
 
     def _drop_waiting(self) -> None:

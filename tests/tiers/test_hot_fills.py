@@ -281,6 +281,26 @@ async def test_closing_cancels_what_takes_too_long() -> None:
     await all_readable(config)
 
 
+async def test_nothing_begins_while_the_event_loop_ends() -> None:
+    """It cancels all tasks, of a client that was not closed."""
+    files = {f"/{number}": b"%d" % number for number in range(FILLS_AT_ONCE + 3)}
+    config = await cold_volume(files)
+    gate = Gate("put")
+    async with reading(config, FaultPlan(gate)) as reader:
+        before = asyncio.all_tasks()
+        for path in files:
+            await reader.read(path)
+        await anyio.wait_all_tasks_blocked()
+        tasks = asyncio.all_tasks() - before
+        assert len(tasks) == FILLS_AT_ONCE
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await anyio.wait_all_tasks_blocked()
+        assert asyncio.all_tasks() == before
+        assert reader.fills.statistics == FillStatistics(dropped=3)
+
+
 async def test_closing_that_is_cancelled_ends_the_fills() -> None:
     config = await cold_volume()
     gate = Gate("put")
