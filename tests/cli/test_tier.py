@@ -59,6 +59,7 @@ def test_reads_fill_the_hot_location_if_they_are_to(
         "cold  1 object, 7 bytes",
         "both  1 object, 7 bytes",
     ]
+    assert cli.ok("cat", "/a").output == b"content"
     monkeypatch.setenv("S3K_HOT_READS", "fill")
     cli.ok("tier", "run")
     done = cli("--json", "--stats", "cat", "/a")
