@@ -72,9 +72,7 @@ class HotFills:
     def blobs_of(self, checksum: str) -> TieredBlobs:
         """The blobs, for a read of an object with this recorded checksum, empty if it is not known:
         if it is read from the cold location, it fills the hot one."""
-        blobs = self._blobs
-        begin = partial(self._begin, checksum)
-        return TieredBlobs(blobs.hot, blobs.cold, through=blobs.through, on_cold_read=begin)
+        return self._blobs.telling(partial(self._begin, checksum))
 
     async def close(self) -> None:
         """Wait for the copies under way, at most the time `close_timeout`, then cancel them. Fills

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -70,26 +71,26 @@ class TieredBlobs:
     one, too: `ChangeDetection` then compares the bytes.
     """
 
-    def __init__(
-        self,
-        hot: BlobStore,
-        cold: BlobStore,
-        *,
-        through: bool = False,
-        on_cold_read: Callable[[str], object] | None = None,
-    ) -> None:
+    def __init__(self, hot: BlobStore, cold: BlobStore, *, through: bool = False) -> None:
         """`through`: write to the cold store, and whole blobs then to the hot one, too, where a
-        failure is no error. `on_cold_read`: called with the key of each blob that was read from the
-        cold store."""
+        failure is no error."""
         self.hot = hot
         self.cold = cold
         self.through = through
-        self._on_cold_read = on_cold_read
+        self.on_cold_read: Callable[[str], object] | None = None
+        """Called with the key of each blob that is read from the cold store."""
         self.min_part = max(hot.min_part, cold.min_part)
         self.composes = False
         """Never: the source may be in one store and the upload in the other."""
         self._have_files = _has_files(hot), _has_files(cold)
         self._share_tags = not any(map(_is_express, (hot, cold)))
+
+    def telling(self, on_cold_read: Callable[[str], object]) -> TieredBlobs:
+        """The same stores; `on_cold_read` is called with the key of each blob that is read from the
+        cold one."""
+        view = copy(self)
+        view.on_cold_read = on_cold_read
+        return view
 
     def __repr__(self) -> str:
         return f"TieredBlobs({self.hot!r}, {self.cold!r})"
@@ -152,8 +153,8 @@ class TieredBlobs:
             return await read(self.hot, self._tag_in(self.hot, if_match))
         except BlobNotFoundError:
             found = await read(self.cold, self._tag_in(self.cold, if_match))
-        if self._on_cold_read is not None:
-            self._on_cold_read(key)
+        if self.on_cold_read is not None:
+            self.on_cold_read(key)
         return found
 
     def _tag_in(self, store: BlobStore, tag: str | None) -> str | None:
