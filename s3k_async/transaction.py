@@ -187,16 +187,18 @@ class Transaction:
 
     @call
     async def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
-        """Adopt an existing object in the volume's data location as the file at a path at commit.
+        """Adopt an existing object as the file at a path at commit.
 
-        `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory.
-        Nothing is copied: the object keeps its key, must not be changed or adopted a second time,
-        and is never deleted, neither with the file nor when the transaction fails. Size, etag
-        and, in a versioned bucket, version id are read now. The commit creates missing parents; it
-        has no effect if the object is already adopted at the path. Raises DataMissingError (no such
-        object), UnsupportedError (outside the data location, or an object of the volume itself),
-        InvalidArgumentError (already adopted by the transaction), IsDirectoryError (the root); at
-        commit PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError.
+        `uri` is `s3://bucket/key` (or `s3a`, `s3n`) of any bucket, which is reached by the endpoint
+        and with the credentials of the data location, or `file:///...` in the data location of a
+        volume in a directory. Nothing is copied: the object keeps its key, must not be changed or
+        adopted a second time, and is never deleted, neither with the file nor when the transaction
+        fails. Size, etag and, in a versioned bucket, version id are read now. The commit creates
+        missing parents; it has no effect if the object is already adopted at the path. Raises
+        DataMissingError (no such object), UnsupportedError (another kind of service, or an object
+        of a volume), InvalidArgumentError (already adopted by the transaction), IsDirectoryError
+        (the root); at commit PathExistsError (not `overwrite`), IsDirectoryError,
+        NotDirectoryError.
         """
         place = self._open_place(path)
         if place == ROOT:

@@ -693,8 +693,8 @@ class S3kSyncClient(BlockingClient):
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Adopt objects in the volume's data location as files, by a list of (path, URI), without
-        copying them.
+        """Adopt objects in the volume's data location, or in another bucket of its service, as
+        files, by a list of (path, URI), without copying them.
 
         Each object is adopted independently, as by `Transaction.adopt`, in any order, up to a
         hundred entries in a request. Missing parents are created once. The list is processed a

@@ -1,4 +1,4 @@
-"""Adoption: existing objects of a volume's data location become files without a copy."""
+"""Adoption: existing objects become files without a copy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.object_version import as_version, version_in
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -27,10 +28,11 @@ from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.file_batches import prepare_many, publish_many
 from s3k_async.namespace.store import WriteTarget
+from s3k_async.storage.object_uris import key_below, root_of
 from s3k_async.volumes.claims import belongs_to_a_volume
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["LOOKS", "adopt_many", "canonical_uri", "is_own", "look_at"]
+__all__ = ["LOOKS", "adopt_many", "canonical_uri", "is_own", "look_at", "require_adoptable"]
 
 WINDOW = 1000
 """Pairs of a list that are checked and published together."""
@@ -51,32 +53,45 @@ async def look_at(volume: Volume, uri: str) -> Content:
     """The content of an existing object, by one request. The checksum is unknown; any version id
     takes its place.
 
-    Raises ArgumentTypeError, UnsupportedError (not in the data location, or an object of the volume
-    itself), DataMissingError (missing).
+    Raises ArgumentTypeError, UnsupportedError (neither in the data location nor in another bucket
+    of its service, or an object of a volume), DataMissingError (missing).
     """
-    key = _key(volume, uri)
-    info = await volume.storage.place.head(key)
+    blobs, key = _located(volume, uri)
+    info = await blobs.head(key)
     if info is None:
         raise DataMissingError("the object to adopt does not exist", path=uri)
     version = as_version(info.version)
-    return Content(volume.storage.place.uri(key), info.size, info.etag, version)
+    return Content(blobs.uri(key), info.size, info.etag, version)
 
 
 def canonical_uri(volume: Volume, uri: str) -> str:
     """The canonical URI of an object, as stored in entries. Raises as `look_at`, without a
     request."""
-    return volume.storage.place.uri(_key(volume, uri))
+    blobs, key = _located(volume, uri)
+    return blobs.uri(key)
 
 
-def is_own(volume: Volume, key: str) -> bool:
-    """Whether an object in the data location belongs to a volume, this or another: data, log or
-    mark."""
-    log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
-    return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
+def require_adoptable(volume: Volume, uri: str) -> None:
+    """Raises UnsupportedError for the URI of an object that the volume cannot reach by its data
+    location."""
+    if volume.storage.find(uri) is None:
+        raise UnsupportedError(
+            "only objects in the data location of the volume can be adopted, and for data in S3 "
+            "those in other buckets of its service: import without adoption, which copies them",
+            path=uri,
+        )
 
 
-def _key(volume: Volume, uri: str) -> str:
-    """The key of an object that can be adopted."""
+def is_own(volume: Volume, blobs: BlobStore, key: str) -> bool:
+    """Whether an object of a store belongs to a volume, this or another: data, log or mark."""
+    log = volume.log_blobs
+    return belongs_to_a_volume(key) or (
+        log is not None and key_below(root_of(log), blobs.uri(key)) is not None
+    )
+
+
+def _located(volume: Volume, uri: str) -> tuple[BlobStore, str]:
+    """Store and key of an object that can be adopted."""
     if not isinstance(uri, str):
         raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
     # The JVM writes `file:/path`.
@@ -85,15 +100,16 @@ def _key(volume: Volume, uri: str) -> str:
     )
     if "://" not in full:
         raise UnsupportedError("an object to adopt is given by its URI", path=uri)
-    key = volume.storage.place_key(full)
-    if key is None:
+    found = volume.storage.find(full)
+    if found is None:
         raise UnsupportedError(
-            "the object to adopt is outside the data location of the volume, or its URI is invalid",
+            "the object to adopt is neither in the data location of the volume nor in another "
+            "bucket of its service, or its URI is invalid: copy it instead",
             path=uri,
         )
-    if is_own(volume, key):
+    if is_own(volume, *found):
         raise UnsupportedError("the object belongs to a volume and cannot be adopted", path=uri)
-    return key
+    return found
 
 
 async def adopt_many(

@@ -13,7 +13,8 @@ from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.storage.extents import physical_keys
-from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.storage.object_uris import key_below
+from s3k_async.storage.physical import is_uri
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.txn.upload_records import UploadRecords
 

@@ -241,7 +241,8 @@ def _place(item: Item) -> Key:
 def _add(scope: Scope, entry: Entry, facts: list[FactRecord], counts: ScanCounts) -> None:
     facts += [("entries", object_id, entry) for object_id in objects_of(entry)]
     if not scope.is_legacy and scope.place is None:
-        keys = [scope.key_of(uri) for uri, _ in adopted_by(entry)]
+        adopted = [uri for uri, _ in adopted_by(entry) if not scope.is_elsewhere(uri)]
+        keys = [scope.key_of(uri) for uri in adopted]
         facts += [("adopted", key, key) for key in keys]
     if entry.is_dir:
         counts.directories += 1

@@ -13,7 +13,8 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
-from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.storage.object_uris import find_elsewhere, key_below, root_of
+from s3k_async.storage.physical import is_uri
 
 __all__ = ["ScanCounts", "Scope"]
 
@@ -68,13 +69,24 @@ class Scope:
 
     def key_of(self, physical: str) -> str:
         """The key of an entry's physical object: among the volume's own objects, or, for a URI,
-        below the data location. The entries of S3-FileSystem 1.0 may contain a bucket from which
-        the data was moved: then the key is the rest of the URI.
-        """
+        below the data location or in another bucket."""
+        return self._located(physical)[1]
+
+    def is_elsewhere(self, physical: str) -> bool:
+        """Whether an entry's physical object is in another bucket than the data location."""
+        return self._located(physical)[0] not in (self.blobs, self._location)
+
+    def _located(self, physical: str) -> tuple[BlobStore, str]:
+        """Store and key of an entry's physical object. The entries of S3-FileSystem 1.0 may contain
+        a bucket from which the data was moved: then the key is the rest of the URI."""
         if not is_uri(physical):
-            return physical
-        key = key_below(self._location.uri("-").removesuffix("-"), physical)
-        return physical.partition("://")[2].partition("/")[2] if key is None else key
+            return self.blobs, physical
+        key = key_below(root_of(self._location), physical)
+        elsewhere = None
+        if key is None and not self.is_legacy:
+            elsewhere = find_elsewhere(self._location, physical)
+        rest = physical.partition("://")[2].partition("/")[2]
+        return elsewhere or (self._location, rest if key is None else key)
 
     def ranges(self, count: int) -> list[list[KeyRange]]:
         """The volume's data keys in `count` groups of ranges: all below its scope, or without one
@@ -86,21 +98,20 @@ class Scope:
         """Size, etag, time and version of an entry's physical object, by its `key_of`; None also
         for an invalid key. `version`: the recorded version id of an adopted object."""
         try:
-            return await at_version(self._holder(physical), version).head(self.key_of(physical))
+            blobs, key = self._located(physical)
+            return await at_version(blobs, version).head(key)
         except InvalidPathError:
             return None
 
     async def get(self, physical: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an entry's physical object. Raises BlobNotFoundError,
         InvalidPathError."""
-        return await self._holder(physical).get(self.key_of(physical), start, end)
+        blobs, key = self._located(physical)
+        return await blobs.get(key, start, end)
 
     @property
     def _location(self) -> BlobStore:
         return self.blobs if self.place is None else self.place
-
-    def _holder(self, physical: str) -> BlobStore:
-        return self._location if is_uri(physical) else self.blobs
 
     def holds(self, path: str) -> bool:
         """Whether a path is in the scope."""

@@ -1,4 +1,4 @@
-"""Bulk import over Spark: existing objects of the data location become files, without a copy."""
+"""Bulk import over Spark: existing objects become files, without a copy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_all, list_first_level
 from s3k_async.bulk.adoption import LOOKS, canonical_uri, is_own, look_at
 from s3k_async.errors import (
@@ -84,13 +85,14 @@ def import_objects(
     """Adopt the objects of a DataFrame with the columns `uri`, `path` and optionally `size` and
     `etag` as files, without a copy.
 
-    The objects must be in the volume's data location. Each keeps its key and is never deleted by
-    garbage collection (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir
-    size outcome error message`, its outcome `done`, `already` (the entry at the path references
-    this object in its present state), `failed`, or `planned` in a dry run. Planning reads the
-    table, and checks existing objects whose size and etag are unknown or differ. Missing parents
-    are created. The same call finishes an interrupted import. If a path or an object occurs twice,
-    in any spelling, the import is refused before anything is changed. Raises InvalidArgumentError.
+    The objects must be in the volume's data location or in another bucket of its service. Each
+    keeps its key and is never deleted by garbage collection (`S3kClient.adopt_many`). The result
+    has a row for each: `uri path is_dir size outcome error message`, its outcome `done`, `already`
+    (the entry at the path references this object in its present state), `failed`, or `planned` in a
+    dry run. Planning reads the table, and checks existing objects whose size and etag are unknown
+    or differ. Missing parents are created. The same call finishes an interrupted import. If a path
+    or an object occurs twice, in any spelling, the import is refused before anything is changed.
+    Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
     job = JobRun(spark, volume, "import", tasks=tasks, dry_run=dry_run, patiently=True)
@@ -129,8 +131,8 @@ def objects_below(
     tasks: int | None = None,
 ) -> DataFrame:
     """Columns `uri`, `size`, `path` and `etag` of the objects below a URI of the volume's data
-    location, with the rest of each key as the path below `target`. The volume's own objects and
-    directory markers are excluded. Lazy.
+    location, or of another bucket of its service, with the rest of each key as the path below
+    `target`. Objects of volumes and directory markers are excluded. Lazy.
 
     The driver finds the first-level prefixes below the URI (names that end with `/`), with one
     request for each, and lists the objects beside them itself, a thousand in a request; tasks list
@@ -144,7 +146,7 @@ def objects_below(
     with S3kSyncClient(config=job.volume.driver) as fs:
         prefix = on_volume(fs, lambda volume: _key_prefix(volume, source))
         by_name = divide == "directories"
-        first = list(each_value(fs, _first_level(prefix, below))) if by_name else []
+        first = list(each_value(fs, _first_level(source, below))) if by_name else []
     if divide == "hex":
         bounds = [_before(f"{prefix}{n:02x}") for n in range(256)]
         splits = list(zip([prefix] * 257, ["", *bounds], [*bounds, None], strict=True))
@@ -154,7 +156,7 @@ def objects_below(
             for name in dict.fromkeys(each for each in first if isinstance(each, str))
         ]
     frame = spark.createDataFrame(splits, _SPLIT).repartition(max(1, min(job.tasks, len(splits))))
-    listed = job.over_rows(frame, _listed_below(prefix, below), _OBJECTS)
+    listed = job.over_rows(frame, _listed_below(source, len(prefix), below), _OBJECTS)
     beside = [each for each in first if not isinstance(each, str)]
     return (
         listed.unionByName(spark.createDataFrame(beside, spark_schema(_OBJECTS)))
@@ -173,8 +175,7 @@ def objects_of_inventory(
     root: str | None = None,
 ) -> DataFrame:
     """As `objects_below`, for the objects in an S3 Inventory whose keys begin with `prefix`; the
-    rest of the key is the path below `target`. Objects outside the volume's data location are not
-    excluded.
+    rest of the key is the path below `target`. Objects that cannot be adopted are not excluded.
 
     `manifest`: the URI of its `manifest.json`, as Spark reads it. Its files are read from `root`,
     by default from the bucket given in the manifest, by S3A. CSV and Parquet; of several versions
@@ -218,8 +219,8 @@ def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batche
     """The objects without those of the volume."""
 
     async def wanted(uris: Sequence[str], volume: Volume) -> list[bool]:
-        keys = [volume.storage.place_key(uri) for uri in uris]
-        return [key is None or not is_own(volume, key) for key in keys]
+        found = [volume.storage.find(uri) for uri in uris]
+        return [each is None or not is_own(volume, *each) for each in found]
 
     for batch in batches:
         of_batch = partial(wanted, batch.column("uri").to_pylist())
@@ -239,13 +240,20 @@ def _snake(name: str) -> str:
 
 
 async def _key_prefix(volume: Volume, source: str) -> str:
+    return _place(volume, source)[1]
+
+
+def _place(volume: Volume, source: str) -> tuple[BlobStore, str]:
+    """Store and key prefix of a URI. Raises UnsupportedError."""
     # A name after the `/`, since a URI of nothing but a place is none of an object.
-    key = volume.storage.place_key(f"{source.rstrip('/')}/-") if "://" in source else None
-    if key is None:
+    found = volume.storage.find(f"{source.rstrip('/')}/-")
+    if found is None:
         raise UnsupportedError(
-            "objects are imported from below the volume's data location", path=source
+            "objects are imported from below the volume's data location, or from another bucket of "
+            "its service",
+            path=source,
         )
-    return key.removesuffix("-")
+    return found[0], found[1].removesuffix("-")
 
 
 def _before(name: str) -> str:
@@ -258,57 +266,55 @@ def _before(name: str) -> str:
 
 
 def _first_level(
-    prefix: str, target: str
+    source: str, target: str
 ) -> Callable[[Volume], AsyncIterator[Sequence[str | Found]]]:
-    """The names below a prefix that end with `/`, and the objects beside them."""
+    """The names below a URI that end with `/`, and the objects beside them."""
 
     async def pages(volume: Volume) -> AsyncIterator[Sequence[str | Found]]:
-        async for page in list_first_level(volume.place, prefix):
+        place, prefix = _place(volume, source)
+        async for page in list_first_level(place, prefix):
             found: dict[str | Found, None] = {}
             for blob in page:
                 name, slash, _ = blob.key[len(prefix) :].partition("/")
                 if slash:
                     found[f"{prefix}{name}/"] = None
-                elif not _is_none(volume, blob.key):
-                    found[volume.place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = (
-                        None
-                    )
+                elif not _is_none(volume, place, blob.key):
+                    found[place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = None
             yield list(found)
 
     return pages
 
 
-def _is_none(volume: Volume, key: str) -> bool:
-    """Whether to skip an object: one of the volume, or a directory marker."""
-    return key.endswith("/") or is_own(volume, key)
+def _is_none(volume: Volume, place: BlobStore, key: str) -> bool:
+    """Whether to skip an object: one of a volume, or a directory marker."""
+    return key.endswith("/") or is_own(volume, place, key)
 
 
 def _listed_below(
-    prefix: str, target: str
+    source: str, strip: int, target: str
 ) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
     def listed(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             for split in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield from each_value(fs, _objects(split, len(prefix), target))
+                yield from each_value(fs, _objects(split, source, strip, target))
 
     return listed
 
 
 def _objects(
-    split: tuple[str, str, str | None], strip: int, target: str
+    split: tuple[str, str, str | None], source: str, strip: int, target: str
 ) -> Callable[[Volume], AsyncIterator[Sequence[pa.RecordBatch]]]:
     name, start, until = split
 
     async def pages(volume: Volume) -> AsyncIterator[Sequence[pa.RecordBatch]]:
         rows: list[Found] = []
-        async for blob in list_all(volume.place, name, after=start):
+        place, _ = _place(volume, source)
+        async for blob in list_all(place, name, after=start):
             if until is not None and blob.key > until:
                 break
-            if _is_none(volume, blob.key):
+            if _is_none(volume, place, blob.key):
                 continue
-            rows.append(
-                (volume.place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag)
-            )
+            rows.append((place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag))
             if len(rows) == ROWS:
                 yield [row_batch(_OBJECTS, rows)]
                 rows = []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
-from urllib.parse import unquote
 
 import anyio
 
@@ -51,17 +49,15 @@ from s3k_async.storage.extents import (
     physical_keys,
 )
 from s3k_async.storage.hot_fills import HotFills
+from s3k_async.storage.object_uris import find_elsewhere, key_below, root_of
 from s3k_async.storage.planned_upload import DigestTags, PlannedUpload
 from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.storage.upload import PhysicalWriter
 
-__all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
+__all__ = ["PhysicalStorage", "checksum_of", "is_uri"]
 
 T = TypeVar("T")
-
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 _READ_AT_ONCE = 8 * 1024 * 1024
 """Bytes of a range that are read at once, to be added to an object."""
@@ -78,7 +74,8 @@ class PhysicalStorage:
     a list of extents (`storage.extents`), each of which has such a key.
 
     Adopted files and s3k-1.0 volumes have URIs; they are compared with `s3`, `s3a` and `s3n` as one
-    scheme and must lie in the volume's data location. One event loop owns an instance.
+    scheme and must lie in the volume's data location, or in another bucket of its service. One
+    event loop owns an instance.
     """
 
     def __init__(
@@ -101,7 +98,8 @@ class PhysicalStorage:
         self.fills = fills
         self.extents = extents
         self.place = place or blobs
-        """The data location. Adopted objects are below it, and never written or deleted."""
+        """The data location. Adopted objects, which are never written or deleted, are below it, or
+        in another bucket of its service."""
         self.tuning = tuning
         self._runtime = runtime
         self._scope = scope
@@ -203,7 +201,7 @@ class PhysicalStorage:
 
         `size`, `etag`, `checksum`: the recorded ones. Every object must have the size, and the etag
         as `ChangeDetection` compares it. Raises DataMissingError, CorruptDataError (the object is
-        another one), UnsupportedError (a URI outside the volume's data location).
+        another one), UnsupportedError (a URI that cannot be read from the data location).
         """
         if has_extents(physical):
             total = _total(physical, size)
@@ -391,6 +389,8 @@ class PhysicalStorage:
         """An object of another system below the data location: its URI here and its etag. Raises as
         `check`, and UnsupportedError for extents."""
         self._require_one_object(content.physical)
+        if is_uri(content.physical) and self._below(content.physical) is None:
+            raise _outside(content.physical)
         source = self.recorded(replace(content, etag=""))
         info = await self._found(source)
         return Content(source.blobs.uri(source.key), info.size, info.etag, content.checksum)
@@ -639,12 +639,22 @@ class PhysicalStorage:
         """The key of an entry's object among the volume's own blobs; None for an adopted object: a
         URI not below the volume's scope."""
         try:
-            _, key = self.located(physical)
+            blobs, key = self.located(physical)
         except (DataMissingError, UnsupportedError):
+            return None
+        if blobs not in (self.blobs, self.place):
             return None
         if not is_uri(physical):
             return key
         return key[len(self._scope) :] if self._scope and key.startswith(self._scope) else None
+
+    def find(self, uri: str) -> tuple[BlobStore, str] | None:
+        """Store and key of an object that can be adopted; None for a URI that cannot be read from
+        the data location, or has an invalid key."""
+        try:
+            return self.located(uri) if is_uri(uri) else None
+        except (DataMissingError, UnsupportedError):
+            return None
 
     def place_key(self, uri: str) -> str | None:
         """The key of a URI below the data location; None for one elsewhere or with an invalid
@@ -655,22 +665,25 @@ class PhysicalStorage:
         return None
 
     def _below(self, uri: str) -> str | None:
-        return key_below(self.place.uri("-").removesuffix("-"), uri)
+        return key_below(root_of(self.place), uri)
 
     def can_read(self, physical: str) -> bool:
-        """Whether an entry's physical name is a key, or a URI below the data location."""
-        return not is_uri(physical) or self._below(physical) is not None
+        """Whether an entry's physical name is a key, or a URI below the data location or in another
+        bucket of its service."""
+        return not is_uri(physical) or self._holder(physical) is not None
+
+    def _holder(self, uri: str) -> tuple[BlobStore, str] | None:
+        """Store and key of a URI; None for one that cannot be read from the data location."""
+        key = self._below(uri)
+        return find_elsewhere(self.place, uri) if key is None else (self.place, key)
 
     def located(self, physical: str) -> tuple[BlobStore, str]:
-        """Store and key of an object. Raises UnsupportedError for a URI outside the data location,
-        DataMissingError for an invalid key."""
-        blobs, key = (
-            (self.place, self._below(physical)) if is_uri(physical) else (self.blobs, physical)
-        )
-        if key is None:
-            raise UnsupportedError(
-                "the physical object lies outside the volume's data location", path=physical
-            )
+        """Store and key of an object. Raises UnsupportedError for a URI outside the data location
+        and the other buckets of its service, DataMissingError for an invalid key."""
+        found = self._holder(physical) if is_uri(physical) else (self.blobs, physical)
+        if found is None:
+            raise _outside(physical)
+        blobs, key = found
         try:
             return blobs, check_key(key)
         except InvalidPathError as error:
@@ -688,6 +701,12 @@ def _reading(physical: str, version: str = "") -> Iterator[None]:
     except BlobNotFoundError as error:
         what = missing_version(version) if version else "the physical object does not exist"
         raise DataMissingError(what, path=physical) from error
+
+
+def _outside(physical: str) -> UnsupportedError:
+    return UnsupportedError(
+        "the physical object lies outside the volume's data location", path=physical
+    )
 
 
 def _total(physical: str, size: int | None) -> int:
@@ -721,20 +740,3 @@ def _as_recorded(key: str, content: Content) -> BlobInfo | None:
     if is_uri(content.physical) or not content.etag or "-" in content.etag:
         return None
     return BlobInfo(key, content.size, content.etag)
-
-
-def key_below(root: str, uri: str) -> str | None:
-    """The key of a URI below that of a place, which ends in the separator; None if it lies
-    elsewhere. Keys in S3 are not escaped; those of other URIs are."""
-    there, own = _URI.fullmatch(uri), _URI.fullmatch(root)
-    if there is None or own is None or not there["rest"].startswith(own["rest"]):
-        return None
-    if _family(own["scheme"]) != _family(there["scheme"]):
-        return None
-    key = there["rest"][len(own["rest"]) :]
-    return key if _family(own["scheme"]) == "s3" else unquote(key)
-
-
-def _family(scheme: str) -> str:
-    lower = scheme.lower()
-    return "s3" if lower in _S3_SCHEMES else lower

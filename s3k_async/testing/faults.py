@@ -33,6 +33,7 @@ from s3k_async.backends.ports.items import (
     Update,
 )
 from s3k_async.backends.ports.object_versions import at_version
+from s3k_async.backends.ports.other_buckets import in_bucket
 from s3k_async.storage_space import StorageSpace
 
 __all__ = ["Call", "Died", "FaultPlan", "FaultyBlobs", "FaultyItems", "Moment", "guarded"]
@@ -264,6 +265,11 @@ class FaultyBlobs:
     def at_version(self, version: str) -> FaultyBlobs:
         """As `KeepsVersions.at_version`."""
         return FaultyBlobs(at_version(self.store, version), self.plan)
+
+    def in_bucket(self, bucket: str) -> FaultyBlobs | None:
+        """As `ReachesBuckets.in_bucket`."""
+        store = in_bucket(self.store, bucket)
+        return None if store is None else FaultyBlobs(store, self.plan)
 
     def call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
         """A context for the application of one call."""

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-from s3k_async.bulk.adoption import canonical_uri
+from s3k_async.bulk.adoption import canonical_uri, require_adoptable
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.client import volume_of
-from s3k_async.errors import PathNotFoundError, S3kError, UnsupportedError
+from s3k_async.errors import PathNotFoundError, S3kError
 from s3k_async.model import ChangeTally
 from s3k_async.trees.bucket_tree import BucketTree
 from s3k_async.trees.comparison import TreeComparison
@@ -31,22 +31,17 @@ async def adopt_tree(
     on_change: Change | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Import the objects of a bucket into a volume whose data location contains them, without
-    copying (`S3kClient.adopt_many`). An object whose key ends in `/` becomes a directory.
+    """Import the objects of a bucket into a volume, without copying (`S3kClient.adopt_many`). An
+    object whose key ends in `/` becomes a directory.
 
     Objects that are already adopted at their paths, in their present state, are unchanged. Of
     `options` only `selection`, `overwrite` and `dry_run` apply. The same call continues an
-    interrupted one. Raises UnsupportedError (outside of the data location), PathNotFoundError (no
+    interrupted one. Raises UnsupportedError (another kind of service), PathNotFoundError (no
     objects), NotDirectoryError (the target is a file).
     """
     chosen = options or SyncOptions()
     volume = volume_of(target.client)
-    if volume.storage.place_key(source.uri("-")) is None:
-        raise UnsupportedError(
-            "only objects in the data location of the volume can be adopted; without adoption they "
-            "are copied",
-            path=source.label,
-        )
+    require_adoptable(volume, source.uri("-"))
     if not await source.exists():
         raise PathNotFoundError("no object has this prefix", path=source.label)
 

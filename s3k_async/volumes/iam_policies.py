@@ -11,12 +11,12 @@ encryption at rest usage notes" in the Amazon DynamoDB Developer Guide).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from s3k_async.backends.retrying.prefixed_items import CATALOG
-from s3k_async.config import BlobLocation, VolumeConfig
+from s3k_async.config import AwsConfig, BlobLocation, S3Bucket, VolumeConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.txn.volume_record import RECORD_KEY
@@ -125,6 +125,7 @@ def iam_policy(
     *,
     hot: str = "",
     table_key: str = "",
+    adopted: Sequence[str] = (),
     account: str = "*",
     partition: str = "aws",
 ) -> dict[str, Any]:
@@ -133,13 +134,14 @@ def iam_policy(
     `reader`: everything that changes nothing. `writer`: all verbs of a client. `gc`: garbage
     collection. `spark`: the jobs, on the driver and on executors. `operator`: everything, with
     creation and destruction. `hot`: the hot location, which only the record of a volume has.
-    `table_key`: the ARN of the KMS key that encrypts the table. `account`: the id of the table's
-    account; `partition`: `aws`, `aws-cn` or `aws-us-gov`. In a shared table, a role may use only
-    the items of the volume; but `gc`, `spark` and `operator` may scan the table, which reads the
-    items of all volumes.
+    `table_key`: the ARN of the KMS key that encrypts the table. `adopted`: other buckets with
+    adopted objects, as `BUCKET` or `BUCKET/PREFIX`; `gc` does not read them. `account`: the id of
+    the table's account; `partition`: `aws`, `aws-cn` or `aws-us-gov`. In a shared table, a role may
+    use only the items of the volume; but `gc`, `spark` and `operator` may scan the table, which
+    reads the items of all volumes.
 
     Locations of other services have no part in it. Raises UnsupportedError if none is of AWS,
-    ConfigError for a hot location that is none.
+    ConfigError for a hot location or a bucket that is none.
     """
     needs = _NEEDS[role]
     has_tags = role != "gc" and StorageRules.parse(config.tuning.storage_rules).have_tags
@@ -165,6 +167,8 @@ def iam_policy(
             "the volume is not in DynamoDB and S3: IAM does not apply to its locations",
             path=config.table.label,
         )
+    if role != "gc":
+        statements += _on_adopted(adopted, partition)
     if needs.buckets and buckets:
         statements.append(_statement("Buckets", "s3", needs.buckets, sorted(buckets)))
     return {"Version": _VERSION, "Statement": statements}
@@ -208,6 +212,17 @@ def _on_objects(
         if prefix:
             listing["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
         statements.append(listing)
+    return statements
+
+
+def _on_adopted(places: Sequence[str], partition: str) -> list[dict[str, Any]]:
+    """That a role may read, and list, the objects of other buckets, of which files are adopted."""
+    found = [S3Bucket.parse(each, AwsConfig()) for each in dict.fromkeys(places)]
+    statements = []
+    for number, place in enumerate(found, 1):
+        bucket = f"arn:{partition}:s3:::{place.bucket}"
+        name = "Adopted" if len(found) == 1 else f"Adopted{number}"
+        statements += _on_objects(name, _READER.data, bucket, place.prefix, _READER)
     return statements
 
 

@@ -314,6 +314,38 @@ def test_a_hot_location(cli: Cli) -> None:
     assert found["Buckets"]["Resource"] == ["arn:aws:s3:::fast", "arn:aws:s3:::warehouse"]
 
 
+def test_buckets_of_adopted_objects(cli: Cli) -> None:
+    where = ("--region", "eu-west-1", "--table", "meta", "--bucket", "warehouse")
+    for role in ROLES:
+        words = (
+            "policy",
+            role,
+            VOLUME,
+            *where,
+            "--adopted",
+            "drop/2026",
+            "--adopted",
+            "s3://other",
+        )
+        found = {each["Sid"]: each for each in cli.ok(*words).json()["Statement"]}
+        if role == "gc":
+            assert not any(name.startswith("Adopted") for name in found)
+            continue
+        reading = ["s3:GetObject", "s3:GetObjectVersion"]
+        assert found["Adopted1"]["Action"] == found["Adopted2"]["Action"] == reading
+        assert found["Adopted1"]["Resource"] == ["arn:aws:s3:::drop/2026/*"]
+        assert found["Adopted2"]["Resource"] == ["arn:aws:s3:::other/*"]
+        listing = found["Adopted1Listing"]
+        assert (listing["Action"], listing["Resource"]) == (
+            ["s3:ListBucket"],
+            ["arn:aws:s3:::drop"],
+        )
+        assert listing["Condition"] == {"StringLike": {"s3:prefix": ["2026/*"]}}
+    single = cli.ok("policy", "reader", VOLUME, *where, "--adopted", "drop").json()["Statement"]
+    assert {"Adopted", "AdoptedListing"} <= {each["Sid"] for each in single}
+    cli.fails(2, "policy", "reader", VOLUME, *where, "--adopted", "")
+
+
 def test_the_key_of_a_table(cli: Cli) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/5f0a6f0e"
     reading = {"kms:Decrypt", "kms:DescribeKey"}

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
+import anyio
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.backends.location import OpenContext
 from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, UnsupportedError
 from s3k_async.model import LayoutName
 from s3k_async.spark import import_objects, objects_below, objects_of_inventory
 from s3k_async.volumes import init_volume
-from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +105,31 @@ def test_objects_below_a_prefix_become_files(spark: SparkSession, volume: Volume
     assert contents(volume, "/in") == BELOW
     with S3kSyncClient(config=volume) as fs:
         assert fs.physical_path(taken) == rows[taken][0]
+
+
+@everywhere
+def test_objects_of_another_bucket(spark: SparkSession, volume: VolumeConfig) -> None:
+    if not isinstance(volume.data, S3Bucket):
+        with pytest.raises(UnsupportedError, match="another bucket"):
+            objects_below(spark, volume, "s3://other/legacy", "/in")
+        return
+    name = fresh_name("other")
+    blobs = S3Bucket(name, "", volume.data.aws).open(OpenContext())
+
+    async def fill() -> None:
+        await blobs.create()
+        for key, data in OBJECTS.items():
+            await blobs.put(key, data)
+        await blobs.close()
+
+    anyio.run(fill)
+    objects = objects_below(spark, volume, f"s3://{name}/legacy", "/in")
+    done = import_objects(spark, volume, objects, dry_run=False)
+    assert done.report.done == len(BELOW)
+    with S3kSyncClient(config=volume) as fs:
+        assert dict(zip(BELOW, fs.read_many(list(BELOW)), strict=True)) == BELOW
+    again = import_objects(spark, volume, objects, dry_run=False)
+    assert (again.report.done, again.report.already) == (0, len(BELOW))
 
 
 @embedded

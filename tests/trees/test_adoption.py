@@ -9,6 +9,7 @@ import pytest
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.blobs import BlobPage
 from s3k_async.client import volume_of
+from s3k_async.config import LocalDirectory
 from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
@@ -23,6 +24,7 @@ from s3k_async.trees import (
     VolumeTree,
     adopt_tree,
     adopted_objects,
+    open_bucket,
 )
 from tests.trees.conftest import FILES, Grove, content, names
 
@@ -91,12 +93,24 @@ async def test_an_object_that_was_replaced(grove: Grove) -> None:
     assert await content(target) == {**FILES, "a": b"ALPHA"}
 
 
-async def test_what_cannot_be_adopted(grove: Grove) -> None:
-    source, target = await given(grove)
+async def test_objects_of_another_bucket_become_files(grove: Grove) -> None:
+    _, target = await given(grove)
     elsewhere = await grove.tree("bucket", FILES)
     assert isinstance(elsewhere, BucketTree)
-    with pytest.raises(UnsupportedError, match="data location"):
-        await adopt_tree(elsewhere, target)
+    done = await adopt_tree(elsewhere, target)
+    assert (done.files, done.failures) == (len(FILES), ())
+    assert await content(target) == dict(FILES)
+    again = await adopt_tree(elsewhere, target)
+    assert (again.files, again.unchanged) == (0, len(FILES))
+    physical = (await target.client.stat("/in/a")).physical
+    assert physical == elsewhere.uri("a")
+
+
+async def test_what_cannot_be_adopted(grove: Grove) -> None:
+    source, target = await given(grove)
+    async with open_bucket(LocalDirectory(str(grove.directory))) as elsewhere:
+        with pytest.raises(UnsupportedError, match="which copies them"):
+            await adopt_tree(elsewhere, target)
     with pytest.raises(PathNotFoundError):
         await adopt_tree(BucketTree(source.blobs, "nothing"), target)
     await target.client.write("/in", b"file")

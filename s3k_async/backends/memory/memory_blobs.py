@@ -8,7 +8,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -104,6 +104,12 @@ class MemoryBlobs:
 
     def __repr__(self) -> str:
         return f"MemoryBlobs({self._name!r})"
+
+    def in_bucket(self, bucket: str) -> MemoryBlobs | None:
+        """As `ReachesBuckets.in_bucket`."""
+        if not bucket:
+            return None
+        return MemoryBlobs(unquote(bucket), self.runtime, min_part=self.min_part)
 
     def bucket(self) -> _Bucket:
         """The shared state. Raises VolumeNotFoundError."""

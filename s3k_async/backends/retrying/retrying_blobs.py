@@ -27,6 +27,7 @@ from s3k_async.backends.ports.blobs import (
     get_into,
 )
 from s3k_async.backends.ports.object_versions import at_version
+from s3k_async.backends.ports.other_buckets import in_bucket
 from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
 from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
@@ -103,6 +104,15 @@ class RetryingBlobs:
         """As `KeepsVersions.at_version`."""
         view = copy(self)
         view.store = at_version(self.store, version)
+        return view
+
+    def in_bucket(self, bucket: str) -> RetryingBlobs | None:
+        """As `ReachesBuckets.in_bucket`."""
+        store = in_bucket(self.store, bucket)
+        if store is None:
+            return None
+        view = copy(self)
+        view.store = store
         return view
 
     def uri(self, key: str) -> str:

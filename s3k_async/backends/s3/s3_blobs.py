@@ -92,6 +92,9 @@ _MAX_PARTS = 10_000
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot express; keys with one are not deleted by DeleteObjects."""
 
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+"""Names of buckets in URIs. ARNs, which select a host, and relative paths are none."""
+
 
 class AbsentError(S3kError):
     """HTTP status 404 of an answer without a body."""
@@ -197,6 +200,15 @@ class S3Blobs:
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
         view.version = version
+        return view
+
+    def in_bucket(self, bucket: str) -> Self | None:
+        """As `ReachesBuckets.in_bucket`."""
+        if not _BUCKET.fullmatch(bucket):
+            return None
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view.bucket, view.version, view._prefix = bucket, "", ""
         return view
 
     def source_of(self, full: str) -> dict[str, Any]:

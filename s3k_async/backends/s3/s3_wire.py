@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import anyio.to_thread
@@ -64,6 +64,8 @@ _AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
 _ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect")
 _ENCODED = re.compile(r"[^A-Za-z0-9_.~/-]+")
 """What `quote` encodes in a key."""
+_OTHERS = 64
+"""Other buckets whose hosts a store remembers."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -91,6 +93,12 @@ class _Routing:
     by_reference: bool
     """Whether all go through the reference."""
     target: _Target | None = None
+
+
+def _route_to(bucket: str) -> _Routing:
+    return _Routing(
+        by_reference=not _PLAIN_BUCKET.fullmatch(bucket) or bucket.endswith(_OTHER_PROTOCOLS)
+    )
 
 
 def _else_by_reference(
@@ -138,15 +146,27 @@ class WireBlobs(S3Blobs):
     ) -> None:
         super().__init__(bucket, prefix, service, session, conditional_reads=conditional_reads)
         self._runtime = runtime
-        self._route = _Routing(
-            by_reference=not _PLAIN_BUCKET.fullmatch(bucket) or bucket.endswith(_OTHER_PROTOCOLS)
-        )
+        self._route = _route_to(bucket)
+        self._others: dict[str, _Routing] = {}
+        """Those of other buckets, the latest last; shared by the views of a store."""
 
     def __repr__(self) -> str:
         return f"WireBlobs({self._root!r}, {self.aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WireBlobs, (self.bucket, self._prefix, self._service)
+
+    def in_bucket(self, bucket: str) -> Self | None:
+        """As `ReachesBuckets.in_bucket`."""
+        view = super().in_bucket(bucket)
+        if view is None:
+            return None
+        if bucket not in self._others:
+            while len(self._others) >= _OTHERS:
+                del self._others[next(iter(self._others))]
+            self._others[bucket] = _route_to(bucket)
+        view._route = self._others[bucket]  # noqa: SLF001 - of a view
+        return view
 
     def _storage_headers(self) -> list[tuple[str, str]]:
         """As `_stored`."""

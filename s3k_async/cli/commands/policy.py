@@ -32,6 +32,12 @@ __all__ = ["policy"]
     help="The KMS key of the table, as in s3k init.",
 )
 @click.option(
+    "--adopted",
+    multiple=True,
+    metavar="BUCKET[/PREFIX]",
+    help="Another bucket whose objects are adopted; repeatable.",
+)
+@click.option(
     "--account", default="*", metavar="ID", help="The id of the table's account [default: any]."
 )
 @click.option(
@@ -47,6 +53,7 @@ def policy(
     volume: str | None,
     hot: str,
     table_kms_key: str,
+    adopted: tuple[str, ...],
     account: str,
     partition: str,
 ) -> None:
@@ -61,12 +68,15 @@ def policy(
         raise InvalidArgumentError(
             "a policy names a KMS key by its ARN, not by its id or an alias", path=table_kms_key
         )
+    if not all(adopted):
+        raise InvalidArgumentError("--adopted needs the name of a bucket: BUCKET or BUCKET/PREFIX")
     config = invocation.resolve(address.volume)
     document = iam_policy(
         config,
         cast("Role", role),
         hot=hot,
         table_key=table_kms_key,
+        adopted=adopted,
         account=account,
         partition=partition,
     )

@@ -311,7 +311,7 @@ def _change_rows(
     "--from", "rows", metavar="FILE", help="Table of objects, with the columns uri and path."
 )
 @_form_option()
-@click.option("--below", metavar="URI", help="All objects below a URI in the data location.")
+@click.option("--below", metavar="URI", help="All objects below a URI.")
 @click.option(
     "--inventory",
     metavar="FILE",
@@ -343,7 +343,7 @@ def import_(
     overwrite: bool,
     tasks: int | None,
 ) -> None:
-    """Adopt existing objects of the data location as files, without a copy."""
+    """Adopt existing objects as files, without a copy."""
     if sum(each is not None for each in (rows, below, inventory)) != 1:
         raise click.UsageError("give one of --from, --below and --inventory")
     if (target is None) != (rows is not None):

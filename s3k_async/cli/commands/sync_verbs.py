@@ -250,7 +250,7 @@ def sync(
 @click.option(
     "--adopt",
     is_flag=True,
-    help="Copy nothing: the objects stay where they are, in the volume's data location.",
+    help="Copy nothing: the objects stay where they are, in any bucket of the data's service.",
 )
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files that differ.")
 @_selecting

@@ -15,7 +15,8 @@ from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.object_owner import ObjectOwner, OwnerState, owner_of
 from s3k_async.model import ROOT
-from s3k_async.storage.physical import is_uri, key_below
+from s3k_async.storage.object_uris import key_below
+from s3k_async.storage.physical import is_uri
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient

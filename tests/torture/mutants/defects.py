@@ -4554,10 +4554,31 @@ DEFECTS: tuple[Defect, ...] = (
         f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
     ),
     Defect(
+        "adoption: an object of another bucket below the scope is the volume's own",
+        "storage/physical.py",
+        "        if blobs not in (self.blobs, self.place):\n            return None\n",
+        "",
+        "tests/client/test_adopting_elsewhere.py::test_no_object_of_another_bucket_is_the_volumes_own",
+    ),
+    Defect(
+        "adoption: fsck looks into the data location for objects of other buckets",
+        "integrity/scope.py",
+        "        if key is None and not self.is_legacy:\n",
+        "        if False:\n",
+        "tests/client/test_adopting_elsewhere.py::test_fsck_finds_what_was_replaced_or_deleted",
+    ),
+    Defect(
+        "adoption: an ARN selects the host",
+        "backends/s3/s3_blobs.py",
+        "        if not _BUCKET.fullmatch(bucket):\n",
+        "        if not bucket:\n",
+        "tests/client/test_adopting_elsewhere.py::test_a_uri_names_no_host",
+    ),
+    Defect(
         "object versions: fsck looks at the newest one",
         "integrity/scope.py",
-        "at_version(self._holder(physical), version).head",
-        "self._holder(physical).head",
+        "at_version(blobs, version).head",
+        "blobs.head",
         f"{OBJECT_VERSIONS}::test_an_object_that_was_replaced_and_deleted_is_still_read",
     ),
     Defect(
