@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from s3k_async.attributes import Attributes
     from s3k_async.backends.aws.credential_source import CredentialSource, TemporaryCredentials
     from s3k_async.backends.ports.blobs import Buffer
-    from s3k_async.backends.ports.presigning import PresignedMethod
+    from s3k_async.backends.ports.presigning import PresignedMethod, PresignedUrl
     from s3k_async.bulk.file_versions import FileVersion, VersionState
     from s3k_async.bulk.point_in_time import PastChange, PastChangeKind, PastResult
     from s3k_async.bulk.publish import ProgressCallback
@@ -134,6 +134,7 @@ if TYPE_CHECKING:
         "PastResult",
         "PhysicalFile",
         "PresignedMethod",
+        "PresignedUrl",
         "Progress",
         "ProgressCallback",
         "RequestAttempt",
@@ -212,7 +213,7 @@ _NAMES: Final = {
     "bulk.staged_uploads": "StagedWriter",
     "storage_space": "StorageInfo StorageSpace",
     "backends.ports.blobs": "Buffer",
-    "backends.ports.presigning": "PresignedMethod",
+    "backends.ports.presigning": "PresignedMethod PresignedUrl",
     "_sync.sync_batch_listing": "SyncBatchListing",
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",

@@ -23,7 +23,7 @@ from s3k_async._core.observation import Metrics, Observer
 from s3k_async._core.verb_log import VerbLog
 from s3k_async.attributes import AttributeChange, Attributes
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.backends.ports.presigning import PresignedMethod
+from s3k_async.backends.ports.presigning import PresignedMethod, PresignedUrl
 from s3k_async.bulk.adoption import adopt_many
 from s3k_async.bulk.copying import copy
 from s3k_async.bulk.due_entries import due_actions
@@ -482,14 +482,15 @@ class S3kClient:
     @call
     async def presign(
         self, path: Path, *, expires: int | timedelta = 3600, method: PresignedMethod = "GET"
-    ) -> str:
+    ) -> PresignedUrl:
         """A URL by which anybody can read the bytes of a file, without credentials and without this
         package, for `expires` seconds (at most seven days), by GET or HEAD.
 
         It is signed with the credentials of the client, and ends with them if they are temporary.
         It leads to the bytes that the file has now: after a change or a deletion of the file it
         works until garbage collection has deleted them. No request is sent to S3. Treat it as a
-        secret.
+        secret. Of data that is encrypted with a customer key (`AwsConfig.customer_key`), the reader
+        has to send the `headers` of the result, which contain the key of the whole volume.
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
         CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a

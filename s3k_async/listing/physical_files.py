@@ -10,7 +10,12 @@ from datetime import datetime, timedelta
 from typing import get_args
 from urllib.parse import unquote
 
-from s3k_async.backends.ports.presigning import LONGEST_PRESIGNED, PresignedMethod, Presigner
+from s3k_async.backends.ports.presigning import (
+    LONGEST_PRESIGNED,
+    PresignedMethod,
+    PresignedUrl,
+    Presigner,
+)
 from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from s3k_async.files.file_ranges import require_readable
 from s3k_async.listing.hive_partitions import partition_values
@@ -57,7 +62,7 @@ async def physical_path(volume: Volume, path: str) -> str:
 
 async def presigned_url(
     volume: Volume, path: str, expires: int | timedelta, method: PresignedMethod
-) -> str:
+) -> PresignedUrl:
     """A URL that reads the bytes of a file without credentials, as `S3kClient.presign`."""
     seconds = _valid_seconds(expires, path)
     if method not in get_args(PresignedMethod):

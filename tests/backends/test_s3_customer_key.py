@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from dataclasses import replace
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
+from anyio import to_thread
 
 from s3k_async import S3kClient
-from s3k_async.backends.aws.encryption import is_customer_key
+from s3k_async.backends.aws.encryption import customer_key_headers, is_customer_key
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, MemoryTable, S3Bucket, Secret, Tuning, VolumeConfig
-from s3k_async.errors import ConfigError, S3kError, UnsupportedError
+from s3k_async.errors import ConfigError, S3kError
 from s3k_async.volumes import init_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
@@ -105,9 +109,15 @@ async def test_a_volume_with_a_customer_key(aws: AwsConfig, proxy: FaultProxy) -
         await client.compact("/large", whole=True)
         await client.copy("/large", "/copy")
         assert await client.read("/copy") == large + b"tail"
-        with pytest.raises(UnsupportedError, match="customer key"):
-            await client.presign("/copy")
-    assert {call.headers.get(HEADER) for call in proxy.calls if needs_the_key(call)} == {KEY}
+        assert {call.headers.get(HEADER) for call in proxy.calls if needs_the_key(call)} == {KEY}
+        url = await client.presign("/copy")
+        assert KEY not in url
+        assert url.headers[HEADER] == KEY
+        assert await fetched(url, url.headers) == (200, large + b"tail")
+        assert (await fetched(url, {}))[0] == 403
+        assert (await fetched(url, {**url.headers, **headers_of(OTHER)}))[0] == 403
+        head = await client.presign("/copy", method="HEAD")
+        assert await fetched(head, head.headers, "HEAD") == (200, b"")
     others = {
         "customer_key is another one": replace(aws, customer_key=Secret(OTHER)),
         "set customer_key": pickle.loads(pickle.dumps(aws)),
@@ -116,6 +126,23 @@ async def test_a_volume_with_a_customer_key(aws: AwsConfig, proxy: FaultProxy) -
         with pytest.raises(S3kError, match=text):
             async with S3kClient(config=replace(config, data=S3Bucket(name, "", given))):
                 pass
+
+
+def headers_of(key: str) -> dict[str, str]:
+    return dict(customer_key_headers(AwsConfig(customer_key=Secret(key)), "GetObject"))
+
+
+async def fetched(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[int, bytes]:
+    """Status and body of an answer to a request without credentials."""
+
+    def fetch() -> tuple[int, bytes]:
+        host = urlsplit(url).netloc
+        with closing(HTTPConnection(host, timeout=60)) as connection:
+            connection.request(method, url.partition(host)[2], headers=dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.read() if answer.status == 200 else b""
+
+    return await to_thread.run_sync(fetch)
 
 
 def test_the_key_is_shown_nowhere() -> None:

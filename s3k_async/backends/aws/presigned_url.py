@@ -32,10 +32,19 @@ class Presigning:
     keys: Keys
 
     def url(
-        self, method: str, path: str, parameters: Mapping[str, str], seconds: int, time_ms: int
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: int,
+        time_ms: int,
+        headers: Mapping[str, str] | None = None,
     ) -> str:
         """The URL, valid for `seconds` from a time in epoch milliseconds. `path` is URI-encoded,
-        and `parameters`, the query beside the signature, are not."""
+        and `parameters`, the query beside the signature, are not. `headers`: those that the request
+        has besides `Host`, by their names in lower case."""
+        signed = {"host": self.host, **(headers or {})}
+        names = ";".join(sorted(signed))
         now = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         scope = f"{now[:8]}/{self.region}/s3/aws4_request"
         fields = {
@@ -44,13 +53,14 @@ class Presigning:
             "X-Amz-Credential": f"{self.keys.access_key}/{scope}",
             "X-Amz-Date": now,
             "X-Amz-Expires": str(seconds),
-            "X-Amz-SignedHeaders": "host",
+            "X-Amz-SignedHeaders": names,
         }
         if self.keys.token:
             fields["X-Amz-Security-Token"] = self.keys.token
         encoded = sorted((_encoded(name), _encoded(value)) for name, value in fields.items())
         query = "&".join(f"{name}={value}" for name, value in encoded)
-        canonical = f"{method}\n{path}\n{query}\nhost:{self.host}\n\nhost\n{_UNSIGNED}"
+        lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
+        canonical = f"{method}\n{path}\n{query}\n{lines}\n{names}\n{_UNSIGNED}"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         signature = self._signature(scope, f"{_ALGORITHM}\n{now}\n{scope}\n{digest}")
         return f"{self.scheme}://{self.host}{path}?{query}&X-Amz-Signature={signature}"

@@ -152,11 +152,17 @@ class Wire:
         return await self._send(link, sign, method, target, body, bounds)
 
     async def presign(
-        self, method: str, path: str, parameters: Mapping[str, str], seconds: int
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: int,
+        headers: Mapping[str, str],
     ) -> str:
         """A URL with a signature that is valid for `seconds` from now by the service's clock, if it
-        is known. No request is sent. Path as of `send`; `parameters` are not encoded. Raises
-        ClosedClientError, WrongLoopError, ConfigError, CredentialsError."""
+        is known. No request is sent. Path as of `send`; `parameters` and `headers` as of
+        `Presigning.url`. Raises ClosedClientError, WrongLoopError, ConfigError,
+        CredentialsError."""
         link = self._current() or await self._connect()
         keys = link.channel.credentials.ready()
         if keys is None:
@@ -165,7 +171,7 @@ class Wire:
         scheme = urlsplit(link.channel.endpoint).scheme
         signing = Presigning(scheme, link.host, link.channel.region, keys)
         now = self._runtime.now_ms() + self._skew_ms
-        return signing.url(method, link.path + path, parameters, seconds, now)
+        return signing.url(method, link.path + path, parameters, seconds, now, headers)
 
     async def _send(
         self, link: _Link, sign: _Sign, method: str, target: str, body: Body, bounds: Bounds

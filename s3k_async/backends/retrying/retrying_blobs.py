@@ -28,7 +28,7 @@ from s3k_async.backends.ports.blobs import (
 )
 from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.ports.other_buckets import in_bucket
-from s3k_async.backends.ports.presigning import PresignedMethod, Presigner
+from s3k_async.backends.ports.presigning import PresignedMethod, PresignedUrl, Presigner
 from s3k_async.backends.ports.storage_terms import StorageTerms, stored_by
 from s3k_async.backends.retrying.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.backends.retrying.request_pipeline import (
@@ -118,7 +118,7 @@ class RetryingBlobs:
     def uri(self, key: str) -> str:
         return self.store.uri(key)
 
-    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
+    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> PresignedUrl:
         """As `Presigner.presign`. Raises UnsupportedError if the store signs no URLs."""
         store, full = _unwrap(self, key)
         if not isinstance(store, Presigner):

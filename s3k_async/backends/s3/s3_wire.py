@@ -30,7 +30,7 @@ from s3k_async.backends.aws.error_responses import Codes, service_error
 from s3k_async.backends.aws.service_answers import check_s3
 from s3k_async.backends.aws.signed_http import Answer, Headers, Wire
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.backends.ports.presigning import PresignedMethod
+from s3k_async.backends.ports.presigning import PresignedMethod, PresignedUrl
 from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
     BY_HEAD,
@@ -419,22 +419,19 @@ class WireBlobs(S3Blobs):
             raise _refusal(answer, 500, operation, about, codes)
         return answer
 
-    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> str:
+    async def presign(self, key: str, seconds: int, method: PresignedMethod) -> PresignedUrl:
         """As `Presigner.presign`."""
         full = self.full_key(key)
-        if self._service.customer_key:
-            raise UnsupportedError(
-                "no URL can be signed for an object that is encrypted with a customer key, which "
-                "the reader would have to send",
-                path=self._uri(full),
-            )
+        # S3 refuses a request with a header of its own that is not signed.
+        headers = dict(customer_key_headers(self._service, "GetObject"))
         with map_exceptions(self._uri(full)), suppress(_ElsewhereError):
             if not self._route.by_reference:
                 target = self._route.target or await self._find()
                 query = dict([REQUESTER_PAYS] if self._service.requester_pays else ())
                 query |= {"versionId": self.version} if self.version else {}
                 place = target.path + _quoted(full)
-                return await target.wire.presign(method, place, query, seconds)
+                url = await target.wire.presign(method, place, query, seconds, headers)
+                return PresignedUrl(url, headers)
         raise UnsupportedError(
             "no URLs are signed for a bucket that is in another region than its client, is reached "
             "by transfer acceleration, or is no general purpose bucket",

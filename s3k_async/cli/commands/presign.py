@@ -39,7 +39,8 @@ def presign(
 
     Only of data in S3. The URL is signed with your credentials, and ends with them if they are
     temporary. It leads to the content that the file has now, until garbage collection has deleted
-    that. Treat it as a secret. With --json, one JSON object per line.
+    that. Treat it as a secret. Of data with a customer key, the reader has to send the key, which
+    is not printed, in the headers that --json names. With --json, one JSON object per line.
     """
     seconds = _HOUR if expires is None else expires
 
@@ -49,6 +50,8 @@ def presign(
         url = await client.presign(address.path, expires=seconds, method=method)
         if invocation.json:
             document = {"path": address.path, "url": url, "method": method, "expires": seconds}
+            if url.headers:
+                document["headers"] = list(url.headers)
             invocation.output.json(document)
             return
         invocation.output.line(url)
