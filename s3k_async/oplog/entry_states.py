@@ -66,11 +66,15 @@ class ObjectHistory:
 
 def history_of(records: Iterable[LogRecord]) -> ObjectHistory:
     """The history of one object, from all of its records in any order. Operations that were not
-    committed are no part of it; those that may still take effect are `pending`."""
+    committed are no part of it; those that may still take effect are `pending`. Of several with one
+    version, as after a former item was restored, the last one by its time counts."""
     found = list(records)
     object_id = found[0].operation.object_id
     truth = latest(found)[object_id]
-    operations = [each.operation for each in found if each.state == "committed"]
+    operations = sorted(
+        (each.operation for each in found if each.state == "committed"),
+        key=lambda operation: (operation.time_ms, operation.id),
+    )
     committed = {operation.version: operation for operation in operations}
     entries: dict[int, Entry] = {}
     for operation in committed.values():
@@ -84,10 +88,10 @@ def history_of(records: Iterable[LogRecord]) -> ObjectHistory:
         following = next((each for each in versions if each > version), None)
         ended = None if following is None else committed[following]
         states.append(EntryState(entry, committed.get(version), ended))
-    last = truth.committed
+    last = committed[versions[-1]] if versions else None
     return ObjectHistory(
         object_id,
         tuple(states),
-        last is not None and last.operation.after is None,
+        last is not None and last.after is None,
         tuple(record.operation for record in truth.pending),
     )

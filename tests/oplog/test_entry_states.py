@@ -57,6 +57,20 @@ def test_a_compacted_log_has_the_state_before_the_last_operation() -> None:
     assert before.since_ms == DIRECTORY.ctime * 1000
 
 
+def test_of_several_operations_with_one_version_the_last_one_counts() -> None:
+    """A former item was restored in the table, and then deleted."""
+    deleted = record(PUBLISHED, None, 4000)
+    assert deleted.operation.version == OVERWRITTEN.operation.version
+    for records in (
+        [CREATED, WRITTEN, OVERWRITTEN, deleted],
+        [deleted, OVERWRITTEN, WRITTEN, CREATED],
+    ):
+        history = history_of(records)
+        assert history.is_deleted
+        assert [each.entry for each in history.states] == [RESERVED, PUBLISHED]
+        assert (history.states[-1].end, history.states[-1].until_ms) == ("delete", 4000)
+
+
 def test_what_is_pending_did_not_happen() -> None:
     pending = record(PUBLISHED, NEXT, 3000, "pending")
     history = history_of([WRITTEN, pending])

@@ -4021,10 +4021,17 @@ DEFECTS: tuple[Defect, ...] = (
         f"{POINT_IN_TIME}::test_a_subtree_as_it_was",
     ),
     Defect(
+        "versions: any of several operations with one version counts",
+        "oplog/entry_states.py",
+        "key=lambda operation: (operation.time_ms, operation.id),",
+        "key=lambda _: 0,",
+        f"{ENTRY_STATES}::test_of_several_operations_with_one_version_the_last_one_counts",
+    ),
+    Defect(
         "versions: pending operations that count as happened",
         "oplog/entry_states.py",
-        '    operations = [each.operation for each in found if each.state == "committed"]',
-        "    operations = [each.operation for each in found]",
+        '        (each.operation for each in found if each.state == "committed"),',
+        "        (each.operation for each in found),",
         f"{ENTRY_STATES}::test_what_is_pending_did_not_happen",
     ),
     Defect(
