@@ -13,6 +13,7 @@ import pytest
 
 from s3k_async.cli import local_engines
 from tests.cli.conftest import Cli
+from tests.cli.test_examples import at_a_terminal, interrupted, with_a_closed_pipe
 from tests.conftest import unavailable
 from tests.engines import dynoxide, seaweedfs
 from tests.engines.process import ENGINES
@@ -49,6 +50,20 @@ def test_up_and_down(cli: Cli, programs: None, monkeypatch: pytest.MonkeyPatch) 
     for pid in before:
         assert os.waitpid(pid, 0)[0] == pid
     assert cli.ok("dev", "down").out == "ended nothing\n"
+
+
+@pytest.mark.engine
+def test_at_a_terminal(
+    cli: Cli, programs: None, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """After Ctrl-C before the volume is made, and output into a closed pipe: the engines run."""
+    assert interrupted(cli, ["dev", "up"])
+    before = cli.ok("dev", "status").lines
+    with_a_closed_pipe(["dev", "up"], capsysbinary)
+    code, shown = at_a_terminal(["dev", "up"])
+    assert code == 0
+    assert shown.splitlines()[:2] == before
+    assert all(" runs " in line for line in before)
 
 
 @pytest.mark.engine

@@ -35,8 +35,9 @@ HERE = {"alerts drain", "alerts purge", "oplog retire", "presign", "set-capacity
 
 
 def test_every_command_is_covered() -> None:
-    """`dev up` is in test_termination.py, `stats` in test_service_stats.py, and the jobs on Spark
-    are in test_command_process.py."""
+    """Here and in test_service_terminal.py; `dev up` is in test_termination.py and test_dev.py,
+    `stats` in test_service_stats.py, and the jobs on Spark are in test_command_process.py and
+    test_command_examples.py."""
     others = {"dev up", "stats", *(each for each in EXAMPLES if each.startswith("spark "))}
     assert others | HERE == ELSEWHERE.keys()
 

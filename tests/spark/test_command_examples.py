@@ -1,19 +1,25 @@
 """The examples at the end of the help of the `s3k spark` commands: all are run, one after another,
-in one volume and in the session of the tests, each with one task."""
+in one volume and in the session of the tests, each with one task; interrupted, terminated, into a
+pipe that is closed, and to the end at a terminal."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import shutil
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from s3k_async.cli import progress
 from s3k_async.cli.examples import EXAMPLES
+from s3k_async.spark.runner import JobRun
 from s3k_async.txn import volume_lock
 from tests.cli.conftest import Cli, clean_environment, cli, model
+from tests.cli.test_examples import at_a_terminal, with_a_closed_pipe
 from tests.spark.places import copy_bytes
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ OUTPUT = {
 }
 """By command, in the order in which they are run: what each line of the output is."""
 
+SIGNALS = ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"))
+
 
 @pytest.fixture
 def place(cli: Cli, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -55,23 +63,63 @@ def place(cli: Cli, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(place)
     copy_bytes(Path("vol"), Path("new"))
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
     return place
 
 
+def examples(place: Path) -> Iterator[tuple[str, list[str]]]:
+    """The examples in the order of `OUTPUT`: command, and the words after `s3k`."""
+    for command in OUTPUT:
+        for example in EXAMPLES[f"spark {command}"]:
+            words = [word.replace("/tmp/", f"{place}/") for word in shlex.split(example)[1:]]
+            yield command, [*words, "--tasks", "1"]
+
+
 def test_the_examples_can_be_run(spark: SparkSession, cli: Cli, place: Path) -> None:
+    """At a terminal."""
     assert {f"spark {command}" for command in OUTPUT} == {
         command for command in EXAMPLES if command.startswith("spark ")
     }
     others: list[tuple[str, str]] = []
-    for command, pattern in OUTPUT.items():
-        for example in EXAMPLES[f"spark {command}"]:
-            words = [word.replace("/tmp/", f"{place}/") for word in shlex.split(example)[1:]]
-            lines = cli.ok(*words, "--tasks", "1").lines
-            assert lines, example
-            others += [(example, line) for line in lines if not re.fullmatch(pattern, line)]
+    for command, words in examples(place):
+        code, shown = at_a_terminal(words)
+        assert (code, bool(shown)) == (0, True), (words, shown)
+        lines = shown.replace("\r\n", "\n").splitlines()
+        others += [(command, line) for line in lines if not re.fullmatch(OUTPUT[command], line)]
     assert others == []
     listed = [line["path"] for line in cli.ok("ls", "-R", "--json", "./new").json_lines()]
     assert {"/raw/a.csv", "/published/f", "/logs/app.log"} <= set(listed)
     assert sorted(
         line["path"] for line in cli.ok("find", "./vol:/", "--type", "f", "--json").json_lines()
     ) == ["/in/x", "/photos/2026/a.jpg", "/raw/b.csv", "/raw/day=1/part-0", "/raw/day=2/part-0"]
+
+
+@pytest.mark.slow
+def test_the_examples_are_interrupted_and_then_run_into_a_closed_pipe(
+    spark: SparkSession,
+    cli: Cli,
+    place: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signals arrive when the job begins."""
+    for _, words in examples(place):
+        for number, code, word in SIGNALS:
+            with monkeypatch.context() as patch:
+                patch.setattr(JobRun, "__init__", signalled(number))
+                done = cli(*words)
+            assert (done.code, done.output, done.errors) == (code, b"", f"s3k: {word}\n"), words
+        with_a_closed_pipe(words, capsysbinary)
+    assert cli.ok("ls", "./vol").lines == ["empty/", "in/", "photos/", "published/", "raw/"]
+    assert cli.ok("fsck", "./new").out.startswith("clean")
+
+
+def signalled(number: int) -> Callable[..., None]:
+    """`JobRun.__init__` in a process that receives a signal at its end."""
+    usual = JobRun.__init__
+
+    def made(job: JobRun, *values: Any, **options: Any) -> None:
+        usual(job, *values, **options)
+        signal.raise_signal(number)
+
+    return made

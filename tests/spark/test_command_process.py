@@ -28,6 +28,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COMMAND = [sys.executable, "-m", "s3k_async.cli", "spark"]
 
+ENDED = {
+    signal.SIGINT: (130, b"s3k: interrupted\n"),
+    signal.SIGTERM: (143, b"s3k: terminated\n"),
+}
+"""The exit code and the errors of a command by the signal that ends it."""
+
 
 @pytest.fixture
 async def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -100,10 +106,12 @@ def test_sigterm_ends_the_driver_and_its_jvm(directory: str) -> None:
     wait_for(lambda: not Path(f"/proc/{jvm}").exists())
 
 
-def test_sigterm_cancels_the_tasks_that_are_running(
-    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_cancels_the_tasks_that_are_running(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """A reshard stays locked, says what to do, and can be finished without Spark."""
+    """A reshard stays locked, says what to do, and can be finished without Spark. SIGINT is sent to
+    all processes, as by a terminal."""
     waiting = tmp_path / "waiting"
     waiting.mkdir()
     monkeypatch.setenv(PLACE, str(waiting))
@@ -119,9 +127,13 @@ def test_sigterm_cancels_the_tasks_that_are_running(
     ) as process:
         wait_for(lambda: process.poll() is not None or any(waiting.iterdir()))
         (jvm,) = children(process.pid)
-        process.terminate()
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.terminate()
         output, errors = process.communicate(timeout=HANGS)
-    assert (process.returncode, output, errors) == (143, b"", b"s3k: terminated\n")
+    assert output == b""
+    assert (process.returncode, errors) == ENDED[number]
     (task,) = (int(each.name) for each in waiting.iterdir())
     wait_for(lambda: not any(Path(f"/proc/{each}").exists() for each in (jvm, task)))
     with pytest.raises(BusyError, match="interrupted; repeat the reshard to finish it"):
@@ -130,6 +142,32 @@ def test_sigterm_cancels_the_tasks_that_are_running(
     with S3kSyncClient(directory) as fs:
         assert fs.read_many(["/a/f", "/a/g"]) == [b"1", b"2"]
     assert main(["fsck", directory, "--grace", "0", "-q"]) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_jvm_starts(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The JVM is a program that ends with its standard input, as the gateway of Spark does."""
+    started = tmp_path / "started"
+    program = tmp_path / "home" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho $$ >{started}.new\nmv {started}.new {started}\nexec cat\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
+    with subprocess.Popen(
+        [*COMMAND, "du", f"{directory}:/"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        wait_for(lambda: process.poll() is not None or started.exists())
+        os.killpg(process.pid, number)
+        output, errors = process.communicate(timeout=HANGS)
+    assert output == b""
+    assert (process.returncode, errors) == ENDED[number]
+    jvm = started.read_text().strip()
+    wait_for(lambda: not Path(f"/proc/{jvm}").exists())
 
 
 WAITING = """
