@@ -55,10 +55,19 @@ def test_a_pattern_is_no_missing_entry(
     assert cli.ok("verify", "/a/*.txt", "/a/b/*").lines == [
         f"clean: 3 files, 2,010 bytes in {volume}/"
     ]
-    refused = cli.fails(3, "verify", "/top.txt", "/a/*.gone")
+    refused = cli.fails(3, "verify", "/a/*.gone")
     assert "nothing matches the pattern" in refused.errors
     assert refused.lines == []
+    assert cli.fails(10, "verify", "/a/*.gone", "/top.txt").lines == [
+        f"clean: 1 file, 3 bytes in {volume}/"
+    ]
+    document = cli("verify", "--json", "/a/*.gone", "/top.txt").json()
+    assert (document["clean"], document["volumes"][0]["clean"]) == (False, True)
+    both = cli("verify", "/a/*.gone", f"{other_volume}/*")
+    assert (both.code, both.lines, both.errors.count("nothing matches the pattern")) == (3, [], 2)
     assert kinds(hook) == []
+    found = cli("verify", "/a/*.gone", "/gone")
+    assert (found.code, found.lines[0].split(":")[0]) == (10, "entry_missing")
     listed = cli("verify", "-f", "-", stdin=b"/a/*\n")
     assert (listed.code, listed.lines[0].split(":")[0]) == (9, "entry_missing")
     part = cli("verify", "./nope:/*", "/top.txt")

@@ -66,11 +66,11 @@ def verify(
 ) -> None:
     """Check that listed files exist and that their data has the recorded size and ETag; read-only.
 
-    A directory stands for all files below it. A PATH can be a pattern, which must match; lines of
-    FILE are taken literally. Orphans and entries without a parent directory appear in no listing:
-    s3k fsck finds them. Paths may be of several volumes. In FILE, empty lines and lines that begin
-    with # are ignored. Findings are sent as alerts (--alerts), those of each volume to its own
-    sinks. Exits with 9 if there are problems.
+    A directory stands for all files below it. A PATH can be a pattern; one that matches nothing is
+    an error, which does not affect the other paths. Lines of FILE are taken literally. Orphans and
+    entries without a parent directory appear in no listing: s3k fsck finds them. Paths may be of
+    several volumes. In FILE, empty lines and lines that begin with # are ignored. Findings are sent
+    as alerts (--alerts), those of each volume to its own sinks. Exits with 9 if there are problems.
     """
     need_one_way(paths, file, "--file", {"--null": null}, at_least=1)
     checks = _Checks(invocation, threads, deep)
@@ -80,13 +80,13 @@ def verify(
             await checks.run(clients, paths, file, null=null, progress=meter.part())
 
     invocation.run(work)
-    found = checks.found
-    failures: list[tuple[str, Exception]] = []
+    found = checks.begun
+    failures: list[tuple[str, Exception]] = [*checks.unmatched]
     try:
-        failures += _printed(invocation, found)
+        failures += _printed(invocation, found, is_complete=not failures)
     finally:  # also if the output was closed
         failures += _alerted(invocation, found)
-    _finish(found, failures)
+    _finish(found, failures, len(checks.unmatched))
 
 
 @dataclass(slots=True)
@@ -116,11 +116,18 @@ class _Checks:
     """The checks of all volumes of a list. One that fails does not affect the others."""
 
     def __init__(self, invocation: Invocation, threads: int, deep: bool) -> None:
-        self.found: list[_VolumeCheck] = []
+        self.unmatched: list[tuple[str, PathNotFoundError]] = []
+        """The patterns that match nothing."""
+        self._found: list[_VolumeCheck] = []
         self._by_address: dict[str | None, _VolumeCheck] = {}
         self._invocation = invocation
         self._threads = threads
         self._deep = deep
+
+    @property
+    def begun(self) -> list[_VolumeCheck]:
+        """The checks of volumes with paths to check, and those that failed."""
+        return [each for each in self._found if each.verifier is not None or each.error is not None]
 
     async def run(
         self,
@@ -132,7 +139,7 @@ class _Checks:
         progress: ProgressCallback | None,
     ) -> None:
         """Check the paths in the arguments or a file. Raises ConfigError, InvalidArgumentError (an
-        empty list), PathNotFoundError (nothing matches a pattern), and the errors of lists."""
+        empty list), and the errors of lists."""
         done, total = 0, None
         operands = [each for path in paths for each in await self._expanded(clients, path)]
         async with aclosing(_grouped(operands, file, null=null)) as groups:
@@ -144,7 +151,7 @@ class _Checks:
 
     async def _expanded(self, clients: Clients, path: str) -> list[str]:
         """The argument, or the paths that match it. A pattern is no entry that could be missing:
-        without matches it is an error, and no finding."""
+        without matches it is one of `unmatched`, and no finding."""
         address = parse_address(path)
         check = self._check_of(address) if is_pattern(address.path) else None
         if check is None or check.error is not None:
@@ -156,9 +163,11 @@ class _Checks:
         except S3kError as error:
             check.error = error
             return [path]
-        if is_missing:
-            raise PathNotFoundError("no such file or directory", path=address.path)
-        return matches
+        if not is_missing:
+            return matches
+        missing = PathNotFoundError("no such file or directory", path=address.path)
+        self.unmatched.append((path, missing))
+        return []
 
     async def _check(self, clients: Clients, address: Address, paths: Sequence[str]) -> None:
         check = self._check_of(address)
@@ -184,10 +193,10 @@ class _Checks:
             check.error = error
         else:
             check.name = address.volume or f"s3k://{config.name or config.where}"
-            for each in self.found:
+            for each in self._found:
                 if each.place == check.place:
                     return each
-        self.found.append(check)
+        self._found.append(check)
         return check
 
     async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
@@ -219,13 +228,16 @@ async def _grouped(
             yield Address(volume, ROOT, volume or ROOT), some, records.count
 
 
-def _printed(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tuple[str, Exception]]:
-    """Print findings and summaries; returns the errors that ended checks."""
+def _printed(
+    invocation: Invocation, checks: Sequence[_VolumeCheck], *, is_complete: bool
+) -> list[tuple[str, Exception]]:
+    """Print findings and summaries; returns the errors that ended checks. `is_complete`: whether
+    all patterns match."""
     failures = [(each.name, each.error) for each in checks if each.error is not None]
     if invocation.json:
         invocation.output.json(
             {
-                "clean": not failures and all(each.report.clean for each in checks),
+                "clean": is_complete and not failures and all(each.report.clean for each in checks),
                 "volumes": [_document(each) for each in checks],
             }
         )
@@ -277,11 +289,15 @@ def _alerted(invocation: Invocation, checks: Sequence[_VolumeCheck]) -> list[tup
     return failures
 
 
-def _finish(checks: Sequence[_VolumeCheck], failures: Sequence[tuple[str, Exception]]) -> None:
-    """Raise the errors, else Exit if there are problems."""
-    if len(checks) == 1 and failures:
+def _finish(
+    checks: Sequence[_VolumeCheck], failures: Sequence[tuple[str, Exception]], unmatched: int
+) -> None:
+    """Raise the errors, else Exit if there are problems. `unmatched`: the number of patterns that
+    match nothing."""
+    outcomes = len(checks) + unmatched
+    if outcomes == 1 and failures:
         raise failures[0][1]
     if failures:
-        raise FailedOperandsError(failures, some_succeeded=len(failures) < len(checks))
+        raise FailedOperandsError(failures, some_succeeded=len(failures) < outcomes)
     if not all(each.report.clean for each in checks):
         raise click.exceptions.Exit(ExitCode.DAMAGE)
