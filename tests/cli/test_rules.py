@@ -49,11 +49,11 @@ def test_a_run(ruled: Cli) -> None:
     ruled.ok("attr", "/top.txt", "--set", "ExpiresAt=1")
     dry = ruled.ok("rules", "run", "--dry-run", "--json").json_lines()
     assert dry == [{"path": "/top.txt", "action": "expire", "due_ms": 1000}]
-    assert ruled.ok("rules", "run", "--dry-run").out.split() == [
-        "expire",
-        "1970-01-01T00:00:01Z",
-        "/top.txt",
-    ]
+    due, summary = ruled.ok("rules", "run", "--dry-run").lines
+    assert due.split() == ["expire", "1970-01-01T00:00:01Z", "/top.txt"]
+    assert summary.startswith("dry run: 1 file would expire, 0 files would become read-only in ")
+    assert summary.endswith("ruled:/")
+    assert ruled.ok("rules", "run", "--dry-run", "--quiet").lines == [due]
     ruled.ok("stat", "/top.txt")
     said = ruled.ok("rules", "run", "--rate", "100", "--json").json()
     assert (said["expired"], said["read_only"], said["failed"]) == (1, 0, 0)

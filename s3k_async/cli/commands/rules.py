@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +27,7 @@ from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
-    from s3k_async.lifecycle_rules import DueAction, LifecycleRule
+    from s3k_async.lifecycle_rules import LifecycleRule
 
 __all__ = ["rules"]
 
@@ -137,21 +137,29 @@ def run_rules(
             volume_of(client), read_units=read_units, write_units=write_units
         ):
             if dry_run:
-                await _show(invocation, client.due_actions())
+                await _show(invocation, client)
             else:
                 await _run(invocation, client, rate)
 
     invocation.run(work)
 
 
-async def _show(invocation: Invocation, actions: AsyncIterator[DueAction]) -> None:
-    async for each in actions:
+async def _show(invocation: Invocation, client: S3kClient) -> None:
+    """Show what is due; without --json, a summary follows."""
+    counts: Counter[str] = Counter()
+    async for each in client.due_actions():
+        counts[each.action] += 1
         if invocation.json:
             fields = {"path": each.path, "action": each.action, "due_ms": each.due_ms}
             invocation.output.json(fields)
         else:
             action = each.action.replace("_", "-")
             invocation.output.line(f"{action}  {time_text(each.due_ms)}  {each.path}")
+    if not invocation.json:
+        invocation.say(
+            f"dry run: {plural(counts['expire'], 'file')} would expire, "
+            f"{plural(counts['read_only'], 'file')} would become read-only in {shown(client, ROOT)}"
+        )
 
 
 async def _run(invocation: Invocation, client: S3kClient, rate: float | None) -> None:
