@@ -6,10 +6,14 @@ import itertools
 import os
 import stat
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.ports.blobs import DeleteFailure
+from s3k_async.errors import PermissionDeniedError, S3kError, ServiceError
 from s3k_async.settings import OPTIONS
 from s3k_async.volumes import destruction
 from tests.cli.conftest import Cli
@@ -190,6 +194,26 @@ def test_destroy_asks_and_needs_force(cli: Cli, volume: str) -> None:
     assert cli.ok("destroy", volume, "--yes", "--force").out == f"destroyed {volume}\n"
     cli.fails(3, "ls")
     cli.fails(3, "destroy", volume, "--yes")
+
+
+def test_destroy_without_the_permission_to_delete(
+    cli: Cli, volume: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[type[S3kError]] = [PermissionDeniedError]
+
+    async def refuse(self: MemoryBlobs, keys: Sequence[str]) -> list[DeleteFailure]:
+        kinds = itertools.cycle(refusals)
+        return [DeleteFailure(key, kind("refused")) for key, kind in zip(keys, kinds, strict=False)]
+
+    for name in ("/a", "/b"):
+        cli.ok("put", "-", name, stdin=b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryBlobs, "delete_many", refuse)
+        denied = cli.fails(5, "destroy", volume, "--yes", "--force").errors
+        assert "repeat s3k destroy to finish (refused)" in denied
+        refusals.append(ServiceError)
+        assert cli("destroy", volume, "--yes", "--force").code == 10
+    cli.ok("destroy", volume, "--yes", "--force")
 
 
 def test_destroy_of_an_empty_volume(cli: Cli, volume: str) -> None:

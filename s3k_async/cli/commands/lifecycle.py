@@ -16,7 +16,13 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address
-from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
+from s3k_async.errors import (
+    ConfigError,
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    PartialFailureError,
+    PermissionDeniedError,
+)
 from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature
 
 if TYPE_CHECKING:
@@ -211,12 +217,25 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
         left = run_loop(lambda: destroy_volume(config, force=force))
     except DirectoryNotEmptyError as error:
         raise DirectoryNotEmptyError(f"{error.message} (--force)", path=where) from error
+    except PartialFailureError as error:
+        if (denied := _denied(error)) is None:
+            raise
+        raise denied from error
     text = f"destroyed {volume}"
     if config.table_prefix:
         text += f"; the table {config.table.label} was kept"
     if left:
         text += f"; {plural(left, 'object')} that are not the volume's were left in its places"
     invocation.say(text, volume=volume, table=where, left=left)
+
+
+def _denied(error: PartialFailureError) -> PermissionDeniedError | None:
+    """The error of a destruction that only lacks permissions, which a repetition needs first; None
+    for others."""
+    denied = [each for _, each in error.failures if isinstance(each, PermissionDeniedError)]
+    if not denied or len(denied) < len(error.failures):
+        return None
+    return PermissionDeniedError(f"{error.message} ({denied[0].message})", path=error.path)
 
 
 def _confirmed(question: str) -> bool:
