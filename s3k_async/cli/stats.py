@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -63,7 +64,8 @@ def _tell(
     as_json: bool,
 ) -> None:
     """Print the requests by kind, with retries, bytes of content and seconds, their latency, the
-    partitions that were throttled, what a read cache did, and what was copied to a hot location."""
+    partitions that were throttled, the events, what a read cache did, and what was copied to a hot
+    location."""
     latency = _latency(totals)
     if as_json:
         document: dict[str, object] = {
@@ -79,6 +81,8 @@ def _tell(
                 for (part, operation), histogram in latency.items()
             ],
         }
+        if events := _events(totals):
+            document["events"] = events
         if cache != CacheStatistics():
             document["cache"] = asdict(cache)
         if fills != FillStatistics():
@@ -89,6 +93,7 @@ def _tell(
         *_lines(requests, seconds),
         *_latency_lines(latency),
         *_throttle_lines(totals),
+        *_event_lines(totals),
         *_cache_lines(cache),
         *_fill_lines(fills),
     ):
@@ -142,6 +147,19 @@ def _throttle_lines(totals: TotalsSnapshot) -> Iterator[str]:
         yield f"  throttled: {plural(number, 'request')}"
         for partition, times in _partitions(totals):
             yield f"  throttled: {times:,} of partition {partition}"
+
+
+def _events(totals: TotalsSnapshot) -> dict[str, int]:
+    """The number of events by name, in all volumes."""
+    found: Counter[str] = Counter()
+    for (_, name), number in totals.events.items():
+        found[name] += number
+    return dict(sorted(found.items()))
+
+
+def _event_lines(totals: TotalsSnapshot) -> Iterator[str]:
+    for name, number in _events(totals).items():
+        yield f"  event: {number:,} {name}"
 
 
 def _cache_lines(cache: CacheStatistics) -> list[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from s3k_async._core.observation import Metrics, Observer
+from s3k_async._core.observation import Metrics, Observer, inherited_observer
 from s3k_async.errors import ReadOnlyVolumeError
 from s3k_async.integrity.collector import Collector
 from s3k_async.integrity.repair import ROUNDS, RepairReport
@@ -136,7 +136,7 @@ def repair(
                 "the volume is open for reading only", path=scans.volume.record.name
             )
         report = RepairReport("" if dry_run else scans.scope.runtime.uuid(), dry_run)
-        observer = Observer(metrics, scans.volume.record.name)
+        observer = _observer(metrics, scans.volume.record.name)
         repairs = spark.createDataFrame([], spark_schema(REPAIRS))
         while report.rounds < ROUNDS:
             report.rounds += 1
@@ -149,6 +149,13 @@ def repair(
             if not more:
                 break
         return JobResult(repairs, report)
+
+
+def _observer(metrics: Sequence[Metrics], volume: str) -> Observer:
+    """The observer of a job on a volume: `metrics`, and the receivers of the command that runs
+    it."""
+    own, inherited = Observer(metrics, volume), inherited_observer()
+    return own if inherited is None else own.joined(inherited)
 
 
 def _turn(scans: ScanJob, report: RepairReport) -> RepairTask:

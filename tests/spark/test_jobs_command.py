@@ -266,6 +266,17 @@ def test_fsck_is_that_of_one_machine(
     assert kinds(hook) == damage
 
 
+def test_stats_have_the_repairs_of_a_job(spark: SparkSession, cli: Cli, directory: str) -> None:
+    """As those of a repair on one machine."""
+    for command in (("fsck", "repair"), ("spark", "fsck-repair", "--tasks", "2")):
+        for path in ("/a/1/1", "/a/1/4"):
+            lose_entry(directory, path)
+        done = cli(*command, directory, "--grace", "0", "--yes", "--stats", "--json")
+        assert done.code == 0
+        found = json.loads(done.errors)["stats"]["events"]
+        assert found == {"fsck.repaired.entry_missing": 2}, command
+
+
 @pytest.mark.slow
 def test_a_restore_is_that_of_one_machine(
     spark: SparkSession, cli: Cli, directory: str, hook: Hook
