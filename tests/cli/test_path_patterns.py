@@ -115,6 +115,35 @@ def test_ls_reports_what_is_missing_and_lists_the_rest(cli: Cli, small_tree: Tre
     assert "alone" in cli.fails(2, "ls", "s3://bucket/a", "/a").errors
 
 
+def test_patterns_of_searches_and_trees(cli: Cli, small_tree: Tree) -> None:
+    assert cli.ok("find", "/[ae]*", "--type", "f").lines == [
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+        "/a/one.txt",
+    ]
+    assert cli.ok("find", "/*/b", "--name", "*.csv").lines == ["/a/b/two.csv"]
+    assert cli.ok("tree", "/[ae]*", "-L", "1").lines == [
+        *("/a", "├── b/", "└── one.txt"),
+        "/empty",
+        *("", "1 directory, 1 file"),
+    ]
+    assert [each["path"] for each in cli.ok("tree", "/*/b", "--json").json_lines()] == [
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+    ]
+    for command in ("find", "tree"):
+        assert "nothing matches the pattern" in cli.fails(3, command, "/*.gone").errors
+
+
+def test_a_special_character_is_matched_by_a_set(cli: Cli, volume: str) -> None:
+    for name in ("[a]1", "[a]2", "a1", "b*1", "bc1"):
+        cli.ok("put", "-", f"/{name}", stdin=name.encode())
+    assert cli.ok("ls", "/[[]a]*").lines == ["/[a]1", "/[a]2"]
+    assert cli.ok("cat", "/b[*]?").out == "b*1"
+    cli.ok("rm", "/[[]*")
+    assert cli.ok("ls").lines == ["a1", "b*1", "bc1"]
+
+
 def test_patterns_of_attributes_and_changes(cli: Cli, small_tree: Tree) -> None:
     cli.ok("attr", "--mode", "600", "/a/*")
     assert [each["path"] for each in cli.ok("attr", "--json", "/a/*").json_lines()] == [

@@ -33,7 +33,12 @@ def vol(cli: Cli) -> None:
         (3, "ls ./local", "s3k fsck restore rebuilds a lost table"),
         (3, "ls memory://nope", "s3k init creates one"),
         (3, "ls ./vol:/in/*.csv", "nothing matches the pattern: s3k find PATH --name '*.csv'"),
-        (3, "tree ./vol:/in/*.txt", "patterns are not expanded: s3k find PATH --name '*.txt'"),
+        (
+            3,
+            "concat ./vol:/in/a.txt ./vol:/in/*.t",
+            "patterns are not expanded: s3k find PATH --name '*.t'",
+        ),
+        (3, "tree ./vol:/in/*.csv", "nothing matches the pattern: s3k find PATH --name '*.csv'"),
         (3, "undelete ./vol:/in/*.txt", "patterns match only existing paths: -r DIRECTORY"),
         (3, "rm ./vol:/in/[xy].txt", "nothing matches the pattern: s3k find"),
         (1, "cp ./vol:/in ./vol:/copy", "-r copies it and everything below it"),

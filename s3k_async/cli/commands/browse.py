@@ -259,7 +259,7 @@ def _long_line(status: FileStatus, name: str, human: bool) -> str:
 )
 @click.pass_obj
 def tree(invocation: Invocation, path: str, depth: int | None, everything: bool) -> None:
-    """Show a directory as a tree.
+    """Show a directory as a tree, or each one that matches a pattern.
 
     With --json, one JSON object per line, each directory before its children; `depth` starts at
     1.
@@ -268,12 +268,8 @@ def tree(invocation: Invocation, path: str, depth: int | None, everything: bool)
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
-        top = await client.stat(address.path)
         drawing = _Drawing(invocation, client, depth, everything)
-        if not invocation.json:
-            invocation.output.line(top.path)
-        if top.is_dir:
-            await drawing.draw(top.path)
+        await for_each(await expanded(clients, [path]), drawing.draw_at)
         if not invocation.json:
             invocation.output.line("")
             invocation.output.line(
@@ -298,7 +294,15 @@ class _Drawing:
         self.files = 0
         self.directories = 0
 
-    async def draw(self, top: str) -> None:
+    async def draw_at(self, argument: str) -> None:
+        """Draw the directory that an argument names, or show a file by its path."""
+        top = await self._client.stat(parse_address(argument).path)
+        if not self._invocation.json:
+            self._invocation.output.line(top.path)
+        if top.is_dir:
+            await self._draw(top.path)
+
+    async def _draw(self, top: str) -> None:
         waiting = [(await self._children(top), "")]
         while waiting:
             children, prefix = waiting[-1]
@@ -386,13 +390,13 @@ def find(
     older: str | None,
     metadata: str | None,
 ) -> None:
-    """Search for files and directories below PATH that match all conditions.
+    """Search for files and directories below PATH that match all conditions. PATH may be a pattern.
 
     In GLOB, * matches any text, ? one character, [abc] one of a set, {a,b} either alternative, **
     any number of directories. Ages have a unit: s, m, h, d or w. With --json, one JSON object per
     line.
     """
-    address = parse_address(path)
+    parse_address(path)
     if name is not None:
         compile_pattern(name)
     smallest, largest = _size_bounds(sizes)
@@ -406,7 +410,8 @@ def find(
         "metadata": metadata,
     }
 
-    async def work(clients: Clients) -> None:
+    async def one(clients: Clients, text: str) -> None:
+        address = parse_address(text)
         client = await clients.of(address)
         async with aclosing(_in_order(client.find(address.path, **conditions))) as statuses:
             async for status in statuses:
@@ -415,7 +420,7 @@ def find(
                 else:
                     invocation.output.line(status.path + "/" if status.is_dir else status.path)
 
-    invocation.run(work)
+    invocation.run(lambda clients: for_each_path(clients, [path], one))
 
 
 def _size_bounds(sizes: tuple[str, ...]) -> tuple[int | None, int | None]:
