@@ -8,10 +8,12 @@ either does so before the copy is made, which then fails, or finds a young objec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from s3k_async._core.concurrency import iterate
@@ -30,6 +32,7 @@ from s3k_async.bulk.publish import ProgressCallback, ProgressTally, publish_new
 from s3k_async.errors import (
     ConflictError,
     DataMissingError,
+    InvalidArgumentError,
     IsDirectoryError,
     PathExistsError,
     PathNotFoundError,
@@ -37,12 +40,22 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import require_readable
 from s3k_async.files.open_files import drop_unpublished
-from s3k_async.model import ChangeResult, Content, Entry, TrashItem
+from s3k_async.listing.globbing import matcher
+from s3k_async.model import ROOT, ChangeResult, Content, Entry, TrashItem
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["bring_back_many", "kept_attributes", "replace_by", "undelete", "undelete_tree"]
+__all__ = [
+    "bring_back_many",
+    "kept_attributes",
+    "replace_by",
+    "undelete",
+    "undelete_matching",
+    "undelete_tree",
+]
 
+_SPECIAL: Final = frozenset("*?[{")
+"""Characters that begin a wildcard of a pattern."""
 _BROUGHT_BACK: Final = frozenset({"deleted", "overwritten", "trash"})
 """States of the versions from which one is chosen. A file that was moved is not lost."""
 
@@ -150,40 +163,151 @@ async def undelete_tree(
     if item is not None and await store.get(target) is None:
         tally.add(await store.layout.trash().restore(item, target))
         return tally.result
-    access = store.access
-
-    def is_wanted(file: DeletedFile) -> bool:
-        # The modes of the directories that are gone are not known.
-        may_see = not access.is_enforced or access.of(file.entry).is_owner(access.identity)
-        return may_see and (since_ms is None or file.time_ms >= since_ms)
-
+    is_wanted = partial(_is_wanted, volume, since_ms)
     with closing(await read_log(volume, path)) as log:
         deleted = DeletedFiles(log, path)
         if await in_thread(deleted.find, is_wanted):
-            await _bring_back(volume, path, target, deleted, tally)
+            start = len(path.rstrip("/"))
+
+            def place_of(path: str) -> str:
+                return target.rstrip("/") + path[start:]
+
+            await _bring_back(volume, deleted, place_of, tally)
             return tally.result
     if item is not None:
         await _require_free(volume, target)
     raise await _nothing_at(volume, path, "", recursive=True)
 
 
+async def undelete_matching(
+    volume: Volume,
+    pattern: str,
+    *,
+    target: str | None,
+    recursive: bool,
+    since_ms: int | None,
+    progress: ProgressCallback | None,
+) -> ChangeResult | None:
+    """Bring back the deleted files that match a pattern, the last one at each path, if the path is
+    free; with `recursive` also those below directories that match, and matching directories of the
+    trash. None if nothing matches, or if a deleted file has the pattern as its path.
+
+    `target`: the directory for the matches, each under its own name; a path there that is not free
+    is a failure. Raises InvalidArgumentError (two matches have the same name there),
+    PartialFailureError, and as `undelete_tree`.
+    """
+    store = volume.store
+    store.require_writable(target or pattern)
+    await require_visible(volume, top := _literal_top(pattern))
+    match = _Match(pattern, recursive)
+    tally = ProgressTally("undelete", progress)
+    with closing(await read_log(volume, top)) as log:
+        deleted = DeletedFiles(log, top)
+        matches: set[str] = set()
+
+        def is_wanted(file: DeletedFile) -> bool:
+            path = match(file.entry.path)
+            if path is None or not _is_wanted(volume, since_ms, file):
+                return False
+            if target is not None or path == pattern:
+                matches.add(path)
+            return True
+
+        count = await in_thread(deleted.find, is_wanted)
+        items = [] if not recursive else await _trashed_matching(volume, match, since_ms)
+        if not (count or items) or pattern in {*matches, *(item.was for item in items)}:
+            return None
+        if target is not None:
+            _need_distinct({*matches, *(item.was for item in items)})
+
+        def place_of(path: str) -> str:
+            above = "" if target is None else str(match(path)).rpartition("/")[0]
+            return path if target is None else target.rstrip("/") + path[len(above) :]
+
+        for item in items:
+            with tally.noting(item.was):
+                place = place_of(item.was)
+                if target is not None or await store.get(place) is None:
+                    tally.add(await store.layout.trash().restore(item, place))
+        await _bring_back(volume, deleted, place_of, tally, into_free=target is None)
+    return tally.result.raise_for_failures(path=pattern)
+
+
+class _Match:
+    """Finds the path that matches a pattern: that of a file, or with `recursive` the uppermost
+    directory above it."""
+
+    def __init__(self, pattern: str, recursive: bool) -> None:
+        self._matches = matcher(pattern)
+        self._recursive = recursive
+
+    def __call__(self, path: str) -> str | None:
+        names = path[1:].split("/")
+        levels = range(1 if self._recursive else len(names), len(names) + 1)
+        found = ("/".join(names[:level]) for level in levels)
+        return next((f"/{each}" for each in found if self._matches(each)), None)
+
+
+def _literal_top(pattern: str) -> str:
+    """The directory above the first component of a pattern with special characters."""
+    names = pattern.split("/")
+    literal = list(takewhile(_SPECIAL.isdisjoint, names[:-1]))
+    return "/".join(literal) or ROOT
+
+
+def _need_distinct(paths: Iterable[str]) -> None:
+    """Raise InvalidArgumentError if two paths end with the same name."""
+    names = Counter(path.rpartition("/")[2] for path in paths)
+    for name, count in names.items():
+        if count > 1:
+            raise InvalidArgumentError(
+                f"{count} matches have the name {name!r}, and would be at one path: undelete them "
+                "one by one, or at their former paths"
+            )
+
+
+async def _trashed_matching(volume: Volume, match: _Match, since_ms: int | None) -> list[TrashItem]:
+    """The directories of the trash that match; of each path the one that was deleted last."""
+    if not volume.store.layout.has_trash:
+        return []
+    newest = {
+        item.was: item
+        for item in reversed(await volume.store.layout.trash().items())
+        if match(item.was) == item.was and (since_ms is None or item.when_ms >= since_ms)
+    }
+    return list(newest.values())
+
+
+def _is_wanted(volume: Volume, since_ms: int | None, file: DeletedFile) -> bool:
+    access = volume.store.access
+    # The modes of the directories that are gone are not known.
+    may_see = not access.is_enforced or access.of(file.entry).is_owner(access.identity)
+    return may_see and (since_ms is None or file.time_ms >= since_ms)
+
+
 async def _bring_back(
-    volume: Volume, path: str, target: str, deleted: DeletedFiles, tally: ProgressTally
+    volume: Volume,
+    deleted: DeletedFiles,
+    place_of: Callable[[str], str],
+    tally: ProgressTally,
+    *,
+    into_free: bool = True,
 ) -> None:
-    """Bring the files that were deleted below a path back below another one."""
+    """Bring deleted files back, each at the place of its path. `into_free`: omit those whose place
+    is not free, instead of failing."""
 
     def done(place: str, size: int) -> None:
         tally.count(ChangeResult(1, 0, size), place)
 
     def failed(place: str, error: S3kError) -> None:
-        if not isinstance(error, PathExistsError | IsDirectoryError):  # else it is not free
+        is_taken = isinstance(error, PathExistsError | IsDirectoryError)
+        if not (into_free and is_taken):
             tally.failures.append((place, error))
 
     async def places() -> AsyncGenerator[tuple[Entry, str], None]:
-        start = len(path.rstrip("/"))
         for each in deleted.files():
             if not (each.is_pending and await _exists(volume, each.entry)):
-                yield each.entry, target.rstrip("/") + each.entry.path[start:]
+                yield each.entry, place_of(each.entry.path)
 
     await bring_back_many(volume, places(), done, failed)
 

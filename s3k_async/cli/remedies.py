@@ -104,7 +104,7 @@ def _for_pattern(error: PathNotFoundError, command: str | None) -> str:
     if error.message.startswith("no such local"):
         return "the shell expands patterns of local files, unless they are quoted"
     if command == "undelete":
-        return "patterns match only existing paths: -r DIRECTORY brings back what was below it"
+        return "no deleted file matches the pattern; with -r it also matches directories"
     reason = "nothing matches the pattern" if command in _EXPANDING else "patterns are not expanded"
     return f"{reason}: s3k find PATH --name '{name}' lists matching paths below PATH"
 

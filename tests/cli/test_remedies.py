@@ -39,7 +39,7 @@ def vol(cli: Cli) -> None:
             "patterns are not expanded: s3k find PATH --name '*.t'",
         ),
         (3, "tree ./vol:/in/*.csv", "nothing matches the pattern: s3k find PATH --name '*.csv'"),
-        (3, "undelete ./vol:/in/*.txt", "patterns match only existing paths: -r DIRECTORY"),
+        (3, "undelete ./vol:/in/*.txt", "no deleted file matches the pattern"),
         (3, "rm ./vol:/in/[xy].txt", "nothing matches the pattern: s3k find"),
         (1, "cp ./vol:/in ./vol:/copy", "-r copies it and everything below it"),
         (1, "get ./vol:/in local", "-r"),

@@ -76,6 +76,52 @@ def test_undelete(cli: Cli) -> None:
         cli.fails(2, "undelete", *arguments)
 
 
+def test_undelete_of_patterns(cli: Cli) -> None:
+    for path in (
+        "/d/a.csv",
+        "/d/b.csv",
+        "/d/b.txt",
+        "/e/a.csv",
+        "/d1/s/f",
+        "/d2/s/f",
+        "/d/kept.csv",
+    ):
+        put(cli, path, path.encode())
+    cli.ok("rm", "-r", "/d/a.csv", "/d/b.csv", "/d/b.txt", "/e", "/d1", "/d2")
+    put(cli, "/d/b.csv", b"new")
+    assert cli.ok("undelete", "/d/*.csv").lines[0].startswith("undeleted 1 file, 8 bytes to ")
+    assert cli.ok("cat", "/d/a.csv", "/d/b.csv").out == "/d/a.csvnew"
+    assert "no deleted file matches" in cli.fails(3, "undelete", "/d/*.gone").errors
+    assert "no deleted file matches" in cli.fails(3, "undelete", "/d[12]").errors
+    assert "have the name 's'" in cli.fails(2, "undelete", "-r", "/*/s", "--to", "/x").errors
+    cli.ok("undelete", "-r", "/d?", "--to", "/x")
+    taken = cli("undelete", "/d1/s/*", "/d2/s/*", "/e/*", "--to", "/y")
+    assert taken.code == 10
+    assert "/y/f" in taken.errors
+    assert cli.ok("ls", "/y").lines == ["a.csv", "f"]
+    assert cli.ok("find", "/x", "--type", "f").lines == ["/x/d1/s/f", "/x/d2/s/f"]
+    assert cli.ok("undelete", "-r", "/d[12]", "/e", "--since", "1h", "--json").json()["files"] == 3
+    put(cli, "/d/*.txt", b"literal")
+    cli.ok("rm", "/d/[*].txt")
+    cli.ok("undelete", "/d/*.txt")
+    assert cli.ok("ls", "/d").lines == ["*.txt", "a.csv", "b.csv", "kept.csv"]
+
+
+def test_directories_from_the_trash_by_a_pattern(cli: Cli, tree_volume: str) -> None:
+    for name in ("/d1/f", "/d2/f", "/e/f"):
+        put(cli, name, name.encode())
+    cli.ok("rm", "-r", "/d1", "/d2", "/e")
+    done = cli.ok("undelete", "-r", "/d*", "--json").json()
+    assert (done["files"], done["directories"]) == (0, 2)
+    assert cli.ok("cat", "/d1/f", "/d2/f").out == "/d1/f/d2/f"
+    cli.fails(3, "ls", "/e")
+    cli.ok("rm", "-r", "/d1")
+    put(cli, "/d1/g", b"new")
+    assert cli.ok("undelete", "-r", "/d[12]", "--json").json()["directories"] == 0
+    cli.ok("undelete", "-r", "/[e]", "--to", "/back")
+    assert cli.ok("ls", "/back/e").lines == ["f"]
+
+
 def test_a_directory_from_the_trash(cli: Cli, tree_volume: str) -> None:
     put(cli, "/d/f", b"1")
     cli.ok("rm", "-r", "/d")

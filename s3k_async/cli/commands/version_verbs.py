@@ -13,8 +13,8 @@ from s3k_async.cli.durations import past_time
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
-from s3k_async.cli.path_patterns import for_each_path
-from s3k_async.cli.transfers import Transfer, finish, need_distinct, transfer_each
+from s3k_async.cli.path_patterns import for_each_path, is_pattern
+from s3k_async.cli.transfers import Transfer, finish, last_name, need_distinct, transfer_each
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.errors import CrossVolumeError, PathNotFoundError
 from s3k_async.model import ChangeResult
@@ -95,9 +95,10 @@ def undelete(
 
     The newest version of each file that was deleted or overwritten is copied to a free path; s3k
     versions lists them. With -r, a directory comes from the trash of the volume, as by s3k trash
-    restore; if it is not there, the files that were deleted below it are undeleted, the last one
-    at each path. If TARGET ends with a /, or if there are several paths, each is restored into
-    TARGET under its own name.
+    restore; if it is not there, the files that were deleted below it are undeleted, the last one at
+    each path. A PATH can be a pattern of deleted files, with -r also of deleted directories; the
+    paths that are not free are omitted. If TARGET ends with a /, or if there are several paths,
+    each is restored into TARGET under its own name.
     """
     if version is not None and (recursive or len(paths) > 1):
         raise click.UsageError("--version is for one file")
@@ -107,16 +108,30 @@ def undelete(
     target = None if to is None else parse_address(to)
     addresses = [parse_address(path) for path in paths]
     if target is not None:
-        need_distinct([normalize(address.path).rpartition("/")[2] for address in addresses])
+        need_distinct([last_name(each) for each in addresses if not is_pattern(each.path)])
 
     async def one(
         clients: Clients, address: Address, progress: ProgressCallback | None
     ) -> Transfer:
         client = await clients.of(address)
         place = normalize(address.path)
+        if target is not None and await clients.of(target) is not client:
+            raise CrossVolumeError("a file is undeleted in its own volume", path=to)
+        if version is None and is_pattern(place) and not await client.exists(place):
+            from s3k_async.bulk.undeletion import undelete_matching
+            from s3k_async.client import volume_of
+
+            done = await undelete_matching(
+                volume_of(client),
+                place,
+                target=None if target is None else normalize(target.path),
+                recursive=recursive,
+                since_ms=since_ms,
+                progress=progress,
+            )
+            if done is not None:
+                return done, shown(client, normalize(target.path) if target else place)
         if target is not None:
-            if await clients.of(target) is not client:
-                raise CrossVolumeError("a file is undeleted in its own volume", path=to)
             several = target.is_into or len(paths) > 1
             place = target.below(place.rpartition("/")[2]) if several else target.path
         done = await client.undelete(
