@@ -601,9 +601,7 @@ def test_a_command_names_what_is_denied(guarded: Guarded, cli: Cli, action: str)
     found: list[Done] = []
     policy = without(guarded.policy(role), action)
     guarded.under(policy, lambda: found.append(cli(*command)))
-    # Objects that cannot be deleted are failures of their own.
-    partial_failure = action == "s3:DeleteObject"
-    assert found[0].code == (ExitCode.PARTIAL if partial_failure else ExitCode.DENIED)
+    assert found[0].code == ExitCode.DENIED
     assert action in found[0].errors
     assert {each.action for each in guarded.gate.denied} == {action}
 
