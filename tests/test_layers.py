@@ -83,6 +83,8 @@ INVERSIONS = {
     "namespace.layout.Layout": "what differs between layouts: `layouts` implements it",
     "namespace.layout.LayoutCheck": "what differs between layouts: `layouts` implements it",
     "namespace.layout.TrashStore": "what differs between layouts: `layouts` implements it",
+    "txn.logged_write.IndexItems": "index items that travel in the transactions of their entries",
+    "txn.logged_write.OperationIndex": "the indexes that have an entry before, or with, the table",
     "volumes.restoration.PlannedRestore": "the parts of a restore: here, or as tasks of Spark",
 }
 """Protocols with implementations in a layer above theirs, and why. One member alone is a callback,

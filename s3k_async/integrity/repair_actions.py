@@ -347,8 +347,7 @@ class Repairer:
         operation = self._store.changes.operation(
             "create" if entry.is_dir else "update", None, after
         )
-        put = Put(to_item(after, self._store.keys), unchanged(entry))
-        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+        await self._write(operation, Put(to_item(after, self._store.keys), unchanged(entry)))
 
     async def _replace_cold_copy(self, task: Task) -> None:
         """Replace the cold object by the hot one, which has the bytes that the entry says."""
@@ -524,7 +523,14 @@ class Repairer:
         put = await check.put_for(before, after)
         before = replace(before, pending="")
         operation = self._store.changes.operation(kind, before, after, check.deletion(put.item))
-        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+        await self._write(operation, put)
+
+    async def _write(self, operation: Operation, put: Put) -> None:
+        """The logged write of one item."""
+        store = self._store
+        await store.changes.run(
+            [operation], lambda outcome: outcome.write(store.items, put, store.runtime.uuid)
+        )
 
     async def _put_log(self, key: str, data: bytes) -> None:
         """Write an object of the log; a concurrent repair may have written the same bytes."""

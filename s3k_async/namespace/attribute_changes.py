@@ -165,7 +165,9 @@ async def _write(store: MetadataStore, before: Entry, after: Entry, since: float
             await store.confirm([after], since)
         await store.changes.run(
             [store.changes.operation("update", before, after)],
-            lambda _: store.items.write(Put(to_item(after, store.keys), unchanged(before))),
+            lambda outcome: outcome.write(
+                store.items, Put(to_item(after, store.keys), unchanged(before)), store.runtime.uuid
+            ),
         )
         return after
 

@@ -14,6 +14,7 @@ from s3k_async._core.concurrency import run_all
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     ABSENT,
+    MAX_TRANSACTION,
     OPERATION,
     PARTITION,
     SORT,
@@ -263,9 +264,10 @@ class DirectoryStore(EntryReader):
         async def apply(outcome: LoggedOutcome) -> None:
             if placed:
                 await self.confirm(placed, since)
-            await outcome.transact(self.items, actions, self.runtime.uuid())
+            await outcome.transact(self.items, actions, self.runtime.uuid)
 
-        await self.changes.run(operations, apply, counted_at)
+        room = MAX_TRANSACTION - len(actions)
+        await self.changes.run(operations, apply, counted_at, room=room)
 
     async def confirm(self, entries: Sequence[Entry], since: float) -> None:
         """Called in layout `tree` right before entries are changed: if their directories were read

@@ -1,9 +1,10 @@
 """The due index: when an action of a lifecycle rule may be due on which file.
 
-An item for the next action on each file, in partitions by the hour. It is written before the entry
-is, where the metadata index is written (`namespace.metadata_index`), and never in a transaction
-with it: the index may have too much, never too little. A runner reads the entry of an item and
-decides by what is due on it then.
+An item for the next action on each file, in partitions by the hour. It is written in the
+transaction of the table that writes the entry. Where operations take effect with the publication of
+a transaction record, or need more items than their transaction has room for, it is written before:
+the index may have too much, never too little. A runner reads the entry of an item and decides by
+what is due on it then.
 
 What no writer can add is found by listing a directory, on request: files that existed before a rule
 was set, or were written by clients that did not know the rule yet, and in layout `tree` files below
@@ -15,9 +16,9 @@ request is older than SETTLE_MS: every write that began before it has ended by t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.runtime import Runtime
@@ -64,7 +65,7 @@ from s3k_async.namespace.rule_cache import RuleCache
 from s3k_async.oplog.segments import Operations
 from s3k_async.table.keys import BY_ID
 
-__all__ = ["SETTLE_MS", "STALE_MS", "DueIndex", "begin_index"]
+__all__ = ["SETTLE_MS", "STALE_MS", "DueIndex", "DueItems", "begin_index"]
 
 SETTLE_MS: Final = 3_600_000
 """The age of a request at which the writes that it has to find have ended: those of clients that
@@ -75,6 +76,37 @@ PAGE: Final = 100
 """Items whose entries are read at the same time: one request."""
 WRITES: Final = 32
 """Items that are written at the same time."""
+
+_Wanted: TypeAlias = tuple[Entry, DueTime]
+"""An entry as it will be, and its next action."""
+
+
+class DueItems:
+    """The due items of operations, for the transactions of the table that apply them: the
+    `IndexItems` of lifecycle rules."""
+
+    def __init__(self, wanted: Mapping[str, Sequence[_Wanted]], runtime: Runtime) -> None:
+        """`wanted`: by operation id; those of one id are applied together."""
+        self._wanted = wanted
+        self._runtime = runtime
+        self._stored: dict[Key, Item | None] = {}
+
+    def count(self, identities: Iterable[str] | None = None) -> int:
+        return sum(len(self._wanted.get(each, ())) for each in self._chosen(identities))
+
+    def puts(self, identities: Iterable[str] | None = None) -> list[Put]:
+        now_ms, runtime = self._runtime.now_ms(), self._runtime
+        wanted = (one for each in self._chosen(identities) for one in self._wanted.get(each, ()))
+        items = [due_item(entry, due.time_ms, now_ms, runtime.uuid()) for entry, due in wanted]
+        # Two operations may write one key; a transaction has one action for each.
+        by_key = {_key_of(item): item for item in items}
+        return [Put(item, _replacing(self._stored.get(key))) for key, item in by_key.items()]
+
+    def note_stored(self, put: Put, item: Item | None) -> None:
+        self._stored[put.key] = item
+
+    def _chosen(self, identities: Iterable[str] | None) -> Iterable[str]:
+        return self._wanted if identities is None else dict.fromkeys(identities)
 
 
 class DueIndex:
@@ -90,22 +122,21 @@ class DueIndex:
     async def add_operations(self, operations: Operations) -> None:
         """Add the files as they will be after operations that are about to be applied, and request
         scans of directories that are moved."""
-        rules = await self.rules.current()
-        wanted: list[tuple[Entry, DueTime]] = []
-        moved: list[str] = []
-        for each in _looked_at(operations, rules):
-            after = each.after
-            if after is None:
-                continue
-            if after.is_dir:
-                if _moves_tree(each, after) and rules.relates_to(after.path):
-                    moved.append(after.path)
-                continue
-            due = rules.next_due(after)
-            if due is not None and due != _due_before(each, after, rules):
-                wanted.append((after, due))
-        await self._request_scans(moved)
-        await run_all(self._add, wanted, limit=WRITES)
+        wanted = await self._wanted(operations)
+        await self._add_all(one for each in wanted.values() for one in each)
+
+    async def items_of(self, operations: Operations, room: int | None = None) -> DueItems | None:
+        """As `add_operations`, for operations that are applied by transactions of the table: the
+        items to write in them, None without any. `room`: how many fit into one transaction for
+        all of the operations; if there are more, they are added now. None: they all fit."""
+        wanted = await self._wanted(operations)
+        if not wanted:
+            return None
+        items = DueItems(wanted, self._runtime)
+        if room is None or items.count() <= room:
+            return items
+        await self._add_all(one for each in wanted.values() for one in each)
+        return None
 
     async def add_entries(self, entries: Iterable[Entry]) -> None:
         """Add files that are about to be written without being logged, as by a restore, or that a
@@ -118,7 +149,7 @@ class DueIndex:
                 wanted.append((entry, due))
             elif not entry.is_dir and not _is_known(entry.path):
                 await self._request_scans(sorted(rules.rules))
-        await run_all(self._add, wanted, limit=WRITES)
+        await self._add_all(wanted)
 
     async def add(self, entry: Entry | None, due: DueTime | None) -> None:
         """Add what is due on an entry, if anything is."""
@@ -248,6 +279,26 @@ class DueIndex:
 
     # Internal
 
+    async def _wanted(self, operations: Operations) -> dict[str, list[_Wanted]]:
+        """The files that need an item after operations, by operation id. Requests scans of the
+        directories that are moved."""
+        rules = await self.rules.current()
+        wanted: dict[str, list[_Wanted]] = {}
+        moved: list[str] = []
+        for each in _looked_at(operations, rules):
+            after = each.after
+            if after is None:
+                continue
+            if after.is_dir:
+                if _moves_tree(each, after) and rules.relates_to(after.path):
+                    moved.append(after.path)
+                continue
+            due = rules.next_due(after)
+            if due is not None and due != _due_before(each, after, rules):
+                wanted.setdefault(each.id, []).append((after, due))
+        await self._request_scans(moved)
+        return wanted
+
     async def _request_scans(self, paths: Iterable[str]) -> None:
         now_ms = self._runtime.now_ms()
 
@@ -256,7 +307,10 @@ class DueIndex:
 
         await run_all(request, paths, limit=WRITES)
 
-    async def _add(self, wanted: tuple[Entry, DueTime]) -> None:
+    async def _add_all(self, wanted: Iterable[_Wanted]) -> None:
+        await run_all(self._add, wanted, limit=WRITES)
+
+    async def _add(self, wanted: _Wanted) -> None:
         entry, due = wanted
         now_ms = self._runtime.now_ms()
         await self._put(due_item(entry, due.time_ms, now_ms, self._runtime.uuid()))

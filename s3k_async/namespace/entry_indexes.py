@@ -1,4 +1,4 @@
-"""The indexes of a volume: what must have an entry before the table does.
+"""The indexes of a volume: what must have an entry before the table does, or together with it.
 
 Callers that write entries need not know which there are: that of user metadata in every volume, and
 that of lifecycle rules in volumes with the feature `rules`. Entries that are written without being
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import ItemStore
 from s3k_async.model import Entry
-from s3k_async.namespace.due_index import DueIndex
+from s3k_async.namespace.due_index import DueIndex, DueItems
 from s3k_async.namespace.metadata_index import MetadataIndex
 from s3k_async.oplog.segments import Operations
 from s3k_async.txn.bucket_counters import BucketCounters
@@ -43,6 +43,12 @@ class EntryIndexes:
         await self.metadata.add_operations(operations)
         if self.due is not None:
             await self.due.add_operations(operations)
+
+    async def items_of(self, operations: Operations, room: int | None = None) -> DueItems | None:
+        """As `add_operations`, without the items that the transactions of the table which apply
+        the operations can write themselves: these are returned, as by `DueIndex.items_of`."""
+        await self.metadata.add_operations(operations)
+        return None if self.due is None else await self.due.items_of(operations, room)
 
     async def add_entries(self, entries: Sequence[Entry]) -> None:
         """Add entries that are about to be written without being logged, as by a restore."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from typing import Protocol, TypeAlias
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -173,14 +174,17 @@ class _PlanExecution:
                 await self._transact(part)
 
     def _fitting(self, rows: Sequence[int]) -> Iterable[Sequence[int]]:
-        """The rows of a transaction, in halves if it has no room for its journal."""
-        if self.outcome.counters is None or len(rows) == 1:
+        """The rows of a transaction, in equal parts if it has no room for its journal and its
+        index items."""
+        if not self.outcome.has_journal or len(rows) == 1:
             return [rows]
-        journal = self.outcome.journal(self.plan.identities(rows))
-        if len(self.plan.actions(rows)) + len(journal) <= MAX_TRANSACTION:
+        others = self.outcome.journal_size(self.plan.identities(rows))
+        needed = len(self.plan.actions(rows)) + others
+        if needed <= MAX_TRANSACTION:
             return [rows]
-        middle = len(rows) // 2
-        return [*self._fitting(rows[:middle]), *self._fitting(rows[middle:])]
+        size = ceil(len(rows) / ceil(needed / MAX_TRANSACTION))
+        parts = (rows[start : start + size] for start in range(0, len(rows), size))
+        return [fitting for part in parts for fitting in self._fitting(part)]
 
     async def _transact(self, rows: Sequence[int]) -> None:
         """Change the rows, excluding those whose conditions fail."""
@@ -217,8 +221,8 @@ class _PlanExecution:
 
     async def _send(self, rows: Sequence[int]) -> None:
         try:
-            counted = self.plan.identities(rows) if self.outcome.counters else ()
-            await self.outcome.transact(self.items, self.plan.actions(rows), self.token(), counted)
+            applied = self.plan.identities(rows) if self.outcome.has_journal else ()
+            await self.outcome.transact(self.items, self.plan.actions(rows), self.token, applied)
         except (ConditionFailedError, TransactionConflictError):
             raise
         except OutcomeUnknownError as error:

@@ -4,7 +4,7 @@ commit."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.items import Action, ItemStore, Put
-from s3k_async.errors import OutcomeUnknownError, S3kError
+from s3k_async.backends.ports.items import Action, Item, ItemStore, Put
+from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, S3kError
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log_writer import OperationLog
@@ -22,10 +22,32 @@ from s3k_async.oplog.segments import Operations
 from s3k_async.txn.bucket_counters import BucketCounters
 from s3k_async.txn.bucket_totals import BucketTotal, TotalChanges, added, bucket_above
 
-__all__ = ["DataUpload", "LoggedOutcome", "LoggedWriter", "OperationIndex", "TransactionLog"]
+__all__ = [
+    "DataUpload",
+    "IndexItems",
+    "LoggedOutcome",
+    "LoggedWriter",
+    "OperationIndex",
+    "TransactionLog",
+]
 
 DataUpload: TypeAlias = Callable[[], Awaitable[object]]
 """Stores the data of operations."""
+
+
+class IndexItems(Protocol):
+    """Index items that are written in the transactions which apply operations. None of them is in
+    the way of an operation: one that is stored already is replaced."""
+
+    def count(self, identities: Iterable[str] | None = None) -> int:
+        """The maximum number of items of some operations, None: of all."""
+
+    def puts(self, identities: Iterable[str] | None = None) -> list[Put]:
+        """The writes of the items, each with its own key, on the condition that the item is absent
+        or as it was noted last."""
+
+    def note_stored(self, put: Put, item: Item | None) -> None:
+        """Note what is stored at the key of a write whose condition failed."""
 
 
 @dataclass(slots=True)
@@ -41,34 +63,74 @@ class LoggedOutcome:
     totals: TotalChanges | None = None
     """What the operations change in the totals of buckets."""
 
-    def journal(self, identities: Iterable[str] | None = None) -> list[Put]:
-        """The journal items that belong to the transaction that applies operations, None: all of
-        them."""
-        if self.counters is None or self.totals is None:
-            return []
-        return self.counters.journal(self.totals.of(identities))
+    index_items: IndexItems | None = None
+    """The index items of the operations; None if they have none, or they are written already."""
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether transactions that apply operations may have more items than the entries."""
+        return self.counters is not None or self.index_items is not None
+
+    def journal_size(self, identities: Iterable[str] | None = None) -> int:
+        """The maximum number of items beside the entries in the transaction that applies
+        operations, None: all of them."""
+        chosen = None if identities is None else list(identities)
+        indexed = 0 if self.index_items is None else self.index_items.count(chosen)
+        return indexed + len(self._totals_of(chosen))
 
     async def transact(
         self,
         items: ItemStore,
         actions: Sequence[Action],
-        token: str,
+        token: Callable[[], str],
         identities: Iterable[str] | None = None,
     ) -> None:
-        """Apply operations in one transaction of the table, which counts them. Raises as
-        `ItemStore.transact`."""
-        journal = self.journal(identities)
-        await items.transact([*actions, *journal] if journal else actions, token)
-        self._written(journal)
+        """Apply operations in one transaction of the table, which counts them and writes their
+        index items. `identities`: their ids, None: all. Raises as `ItemStore.transact`, with the
+        positions of `actions` only."""
+        if not self.has_journal:
+            await items.transact(actions, token())
+            return
+        chosen = None if identities is None else list(identities)
+        while True:
+            journal = self._journal(chosen)
+            indexed = [] if self.index_items is None else self.index_items.puts(chosen)
+            try:
+                await items.transact([*actions, *journal, *indexed], token())
+            except ConditionFailedError as error:
+                if not self._may_replace(error, indexed, len(actions) + len(journal)):
+                    raise
+                await asyncio.sleep(0)
+            else:
+                self._written(journal)
+                return
 
     async def write(self, items: ItemStore, action: Put, token: Callable[[], str]) -> None:
-        """Apply the operations by one write, in a transaction of the table if it changes totals."""
-        journal = self.journal()
-        if journal:
-            await items.transact([action, *journal], token())
+        """Apply the operations by one write, in a transaction of the table if it changes totals or
+        has index items."""
+        if self.has_journal and self.journal_size():
+            await self.transact(items, [action], token)
         else:
             await items.write(action)
-        self._written(journal)
+
+    def _totals_of(self, identities: Iterable[str] | None) -> Mapping[str, BucketTotal]:
+        if self.counters is None or self.totals is None:
+            return {}
+        return self.totals.of(identities)
+
+    def _journal(self, identities: Iterable[str] | None) -> list[Put]:
+        """The journal items of buckets that belong to the transaction that applies operations."""
+        return [] if self.counters is None else self.counters.journal(self._totals_of(identities))
+
+    def _may_replace(self, error: ConditionFailedError, indexed: Sequence[Put], start: int) -> bool:
+        """Note the index items that made a transaction fail, and remove them from the error.
+        `start`: the position of the first one. Whether they were the only reason, so that the
+        transaction can be sent again, to replace them."""
+        refused = [place for place in error.current if place >= start]
+        for place in refused:
+            assert self.index_items is not None
+            self.index_items.note_stored(indexed[place - start], error.current.pop(place))
+        return bool(refused) and not error.current
 
     def _written(self, journal: Sequence[Put]) -> None:
         if self.counters is not None:
@@ -76,11 +138,16 @@ class LoggedOutcome:
 
 
 class OperationIndex(Protocol):
-    """What must contain an entry before the table does."""
+    """What must contain an entry before the table does, or together with it."""
 
     async def add_operations(self, operations: Operations) -> None:
         """Add the states after operations that are about to be applied. Raises the errors of the
         table."""
+
+    async def items_of(self, operations: Operations, room: int | None = None) -> IndexItems | None:
+        """As `add_operations`, without the items that belong to the transactions which apply the
+        operations: these are returned, if there are any. `room`: how many items fit into one
+        transaction for all of the operations; more are added at once. None: they all fit."""
 
 
 class LoggedWriter:
@@ -148,20 +215,24 @@ class LoggedWriter:
         body: Callable[[LoggedOutcome], Awaitable[object]],
         counted_at: str = "",
         upload: DataUpload | None = None,
+        room: int | None = None,
     ) -> None:
-        """Log the operations around the table writes of `body`; the commit record is written
-        asynchronously. `counted_at`: a path in the bucket of entries whose path is not known.
-        `upload`: the upload of their data, which is stored before `body` runs.
+        """Log the operations around the table writes of `body`, which makes them by
+        `LoggedOutcome.transact` or `write`; the commit record is written asynchronously.
+        `counted_at`: a path in the bucket of entries whose path is not known. `upload`: the upload
+        of their data, which is stored before `body` runs. `room`: the actions that the one
+        transaction of `body` has left; None if any number fits.
 
         After the pending entry is written, a cancellation waits for the end: the rest is short, and
         abandoning it would leave the outcome unknown. A definite failure rolls the log back; an
         unknown outcome leaves it pending, for fsck to decide.
         """
-        totals = await self.totals(operations, counted_at)
-        pending = await self._begin_and_upload(operations, upload)
+        outcome = self._outcome(await self.totals(operations, counted_at))
+        if room is not None:
+            room -= outcome.journal_size()
+        pending = await self._begin_and_upload(operations, outcome, room, upload)
 
         async def rest() -> None:
-            outcome = self._outcome(totals)
             try:
                 await body(outcome)
             except OutcomeUnknownError:
@@ -187,9 +258,8 @@ class LoggedWriter:
         recorded by then are logged in any case: operations recorded neither as succeeded nor as
         unknown were not applied.
         """
-        totals = await self.totals(operations, counted_at)
-        pending = await self.begin(operations)
-        outcome = self._outcome(totals)
+        outcome = self._outcome(await self.totals(operations, counted_at))
+        pending = await self._begin(operations, outcome)
         outcome.succeeded = set()
         try:
             await body(outcome)
@@ -209,8 +279,9 @@ class LoggedWriter:
     def _outcome(self, totals: TotalChanges | None) -> LoggedOutcome:
         return LoggedOutcome(counters=self.counters if totals else None, totals=totals)
 
-    async def begin(self, operations: Operations, transaction: str = "") -> PendingLog:
-        """Log the operations as pending. A failure of this precedes any change."""
+    async def begin_transaction(self, operations: Operations, transaction: str) -> PendingLog:
+        """Log the operations of a transaction as pending, all index items being written. A failure
+        of this precedes any change."""
         try:
             await self._index.add_operations(operations)
             return await self.log.begin(operations, txn=transaction)
@@ -218,14 +289,30 @@ class LoggedWriter:
             error.before_change = True
             raise
 
-    async def _begin_and_upload(
-        self, operations: Operations, upload: DataUpload | None
+    async def _begin(
+        self, operations: Operations, outcome: LoggedOutcome, room: int | None = None
     ) -> PendingLog:
-        """As `begin`, while the data is being stored. If either fails, or the caller is cancelled,
+        """Log the operations as pending. The outcome gets the index items that the body writes. A
+        failure of this precedes any change."""
+        try:
+            outcome.index_items = await self._index.items_of(operations, room)
+            return await self.log.begin(operations)
+        except S3kError as error:
+            error.before_change = True
+            raise
+
+    async def _begin_and_upload(
+        self,
+        operations: Operations,
+        outcome: LoggedOutcome,
+        room: int | None,
+        upload: DataUpload | None,
+    ) -> PendingLog:
+        """As `_begin`, while the data is being stored. If either fails, or the caller is cancelled,
         nothing is pending."""
         if upload is None:
-            return await self.begin(operations)
-        beginning = asyncio.create_task(self.begin(operations))
+            return await self._begin(operations, outcome, room)
+        beginning = asyncio.create_task(self._begin(operations, outcome, room))
         try:
             await upload()
             if not beginning.done():
@@ -262,7 +349,7 @@ class TransactionLog:
         """As `LoggedWriter.run_parts`, but the recorded outcomes take effect only after the
         commit."""
         totals = await self._writer.totals(operations)
-        pending = await self._writer.begin(operations, self._transaction)
+        pending = await self._writer.begin_transaction(operations, self._transaction)
         outcome = LoggedOutcome(succeeded=set())
         try:
             await body(outcome)

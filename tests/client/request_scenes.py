@@ -95,6 +95,12 @@ async def ruled(fs: S3kClient) -> None:
     await fs.set_rule("/d", expire_at=1)
 
 
+async def two_files_ruled(fs: S3kClient) -> None:
+    """A rule for `/d`, and a file in `/e`."""
+    await two_files(fs)
+    await fs.set_rule("/d", expire_at=1)
+
+
 async def settled(fs: S3kClient) -> None:
     """The same, after a run."""
     await ruled(fs)
@@ -292,6 +298,15 @@ SCENES: dict[str, Scene] = {
     ),
     "write a new file below a rule": Scene(
         lambda fs: fs.write("/d/g", DATA), ruled, lambda fs: fs.rules(), features=RULES
+    ),
+    "write_many, 100 new files below a rule": Scene(
+        lambda fs: fs.write_many([(f"/d/part-{number:05}", DATA) for number in range(100)]),
+        ruled,
+        lambda fs: fs.rules(),
+        features=RULES,
+    ),
+    "rename a file to below a rule": Scene(
+        lambda fs: fs.rename("/e/g", "/d/g"), two_files_ruled, lambda fs: fs.rules(), features=RULES
     ),
     "due_actions, nothing is due": Scene(
         lambda fs: drained(fs.due_actions()), settled, features=RULES
