@@ -14,6 +14,7 @@ from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import MAX_TRANSACTION
 from s3k_async.client import S3kClient
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ServiceError
+from s3k_async.files.multipart import complete_upload, create_upload, put_part
 from s3k_async.lifecycle_rules import DueTime
 from s3k_async.model import Feature, LayoutName
 from s3k_async.namespace.due_index import DueItems
@@ -120,6 +121,32 @@ async def test_an_item_travels_with_its_entry(
     assert len(requests) == 1
     assert all(items < actions for actions, items in requests)
     await check_index(place)
+
+
+async def test_a_completed_upload_has_its_item(
+    layout: LayoutName, sent: list[Sequence[Action]]
+) -> None:
+    """An item that is there already is not taken for the record of the upload, which another client
+    may have removed."""
+    async with ruled(layout, features=("rules", "extents", "uploads")) as place:
+        fs, volume = place.client, place.client._volume()
+        await fs.set_rule("/d", expire_at=int(place.clock.seconds) + 50)
+        await fs.write("/d/f", b"1")
+        await fs.write("/d/gone", b"1")
+        await fs.delete("/d/gone")
+        for path in ("/d/f", "/d/gone", "/d/new"):
+            upload = await create_upload(volume, path)
+            await put_part(volume, upload.id, 1, b"2" * 100)
+            sent.clear()
+            await complete_upload(volume, upload.id)
+            requests = with_due(sent)
+            # The file has the id of the upload, so that a former item of the path is replaced.
+            assert len(requests) == (1 if path == "/d/new" else 2)
+            assert all(actions > items == 1 for actions, items in requests)
+        await check_index(place)
+        place.clock.advance(50)
+        assert (await fs.run_rules()).expired == 3
+        assert await place.findings() == []
 
 
 async def test_without_a_rule_that_applies_nothing_is_added(
