@@ -1,8 +1,9 @@
 """Glob patterns in path arguments: a pattern stands for the paths that match, in order.
 
 An argument with `*`, `?`, `[` or `{` is a path if that path exists, and otherwise a pattern as in
-`s3k_async.listing.globbing`. With a `/` at the end it matches only directories. A pattern that
-matches nothing is kept: its command reports it as missing, or creates a file of that name.
+`s3k_async.listing.globbing`, where `[[]` stands for `[`. With a `/` at the end it matches only
+directories. A pattern that matches nothing is kept: its command reports it as missing, or creates a
+file of that name.
 """
 
 from __future__ import annotations
