@@ -19,8 +19,7 @@ from s3k_async.model import Content
 from s3k_async.storage import cache_directory
 from s3k_async.storage.cache_blocks import BlockName
 from s3k_async.storage.cached_reads import PAUSE_SECONDS
-from s3k_async.storage.extents import Extent, content_of
-from s3k_async.storage.physical import checksum_of
+from s3k_async.storage.extents import Extent, content_of, whole_object
 from s3k_async.testing import Call
 from tests.cache.rig import BLOCK, OBJECT, SCOPE, CacheRig, block_files
 
@@ -325,7 +324,7 @@ async def _of_two_extents(rig: CacheRig) -> Content:
         OBJECT,
         [
             Extent(parts[0].physical, 30, 320),
-            Extent(parts[1].physical, 0, len(DATA) - 350, checksum_of(DATA[350:])),
+            whole_object(parts[1]),
         ],
     )
 
@@ -362,8 +361,7 @@ async def test_each_of_several_reads_of_wrong_bytes_reads_the_source(tmp_path: P
     rig = await CacheRig(tmp_path).start()
     whole = await _poisoned(rig)
     size = len(DATA) + 5
-    extents = [Extent(whole.physical, 0, len(DATA), whole.checksum), Extent("", 0, 5)]
-    content = content_of(OBJECT, extents)
+    content = content_of(OBJECT, [whole_object(whole), Extent("", 0, 5)])
     reads = [rig.storage.read(content.physical, size=size) for _ in range(3)]
     assert await asyncio.gather(*reads) == [DATA + bytes(5)] * 3
 
