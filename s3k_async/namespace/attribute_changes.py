@@ -11,6 +11,7 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
     PermissionDeniedError,
+    TransactionConflictError,
     UncommittedFileError,
 )
 from s3k_async.lifecycle_rules import LIFECYCLE_NAMES
@@ -173,7 +174,7 @@ async def _write(store: MetadataStore, before: Entry, after: Entry, since: float
 
     try:
         return await store.retry_past_intents(put, before.path)
-    except ConditionFailedError as error:
+    except (ConditionFailedError, TransactionConflictError) as error:
         raise ConflictError(
             "another client changed the entry; no changes were applied", path=before.path
         ) from error

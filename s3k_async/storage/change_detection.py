@@ -84,8 +84,11 @@ class ChangeDetection:
     is required in every mode.
     """
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, *, tags_change: bool = False) -> None:
+        """`tags_change`: whether the volume itself gives its objects other tags, as moves between
+        tiers do. Then a tag is compared only where the bytes can decide, by a checksum."""
         self._mode = mode
+        self._tags_change = tags_change
         self._accepted: OrderedDict[str, str] = OrderedDict()
         """Physical name to the tag that the object has instead of the recorded one."""
         self._doubtful: set[str] = set()
@@ -95,6 +98,8 @@ class ChangeDetection:
     def expected(self, source: RecordedObject) -> str | None:
         """The tag that the object must have; None if it is not compared."""
         if not source.etag or self._mode == "none":
+            return None
+        if self._tags_change and not source.is_adopted and not source.checksum:
             return None
         return self._accepted.get(source.physical, source.etag)
 

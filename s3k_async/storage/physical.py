@@ -105,7 +105,9 @@ class PhysicalStorage:
         self._scope = scope
         self._rules = StorageRules.parse(tuning.storage_rules)
         self._views: dict[StorageTerms, PhysicalStorage] = {}
-        self._detection = ChangeDetection(tuning.change_detection)
+        self._detection = ChangeDetection(
+            tuning.change_detection, tags_change=isinstance(blobs, TieredBlobs)
+        )
         self._tags = DigestTags()
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
@@ -417,11 +419,12 @@ class PhysicalStorage:
             if not self.extents:
                 return await self._stream_from(source, content, object_id)
             return await self._copy_extents(source, content, object_id)
-        if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
+        with _reading(physical, version_in(content.checksum)):
+            copied = source.recorded(content)
+        if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(copied.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._runtime.physical_key(object_id)
         with _reading(physical, version_in(content.checksum)):
-            copied = source.recorded(content)
             info = await source.copied(copied, partial(self._copy_object, copied, content, key))
         return Content(key, size, info.etag, digest_in(content.checksum))
 

@@ -166,7 +166,8 @@ class TieredBlobs:
         has_files = hot_has_files if store is self.hot else cold_has_files
         if _is_of_file(tag) != has_files:
             return None
-        if store is self.cold and hot_has_files == cold_has_files:
+        is_ambiguous = hot_has_files == cold_has_files
+        if is_ambiguous and (store is self.cold or self.through):
             return tag if self._share_tags and _DIGEST.fullmatch(tag) else None
         return tag
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,11 +11,12 @@ import pytest
 
 from s3k_async.bulk.tier_warming import TierWarming
 from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
+from s3k_async.config import LocalDirectory, MemoryTable, VolumeConfig
 from s3k_async.errors import CorruptDataError
 from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
+from tests.engines.volumes import fresh_name
 from tests.tiers.rig import TUNING, move_all, opened, sizes
 
 DATA = b"what was written " * 3
@@ -97,3 +99,46 @@ async def test_a_copy_in_advance_is_compared_by_its_bytes(hot: str) -> None:
     async with S3kClient(config=config) as fs:
         with pytest.raises(CorruptDataError):
             await fs.read_ranges("/f", RANGE)
+
+
+async def test_without_a_checksum_a_copy_with_another_tag_is_not_damage(hot: str) -> None:
+    """As an object that was composed in the service, before the volume had a hot location."""
+    config = await volume(hot)
+    async with S3kClient(config=config) as fs, opened(config) as (opened_volume, blobs):
+        store, storage = opened_volume.store, opened_volume.storage
+        target = await store.prepare("/f")
+        content = await storage.put(target.object_id, DATA)
+        composed = replace(content, etag="0" * 32 + "-2", checksum="")
+        await store.publish(target, composed)
+        await move_all(blobs)
+        await TierWarming(opened_volume).add("/f")
+        assert await fs.read_ranges("/f", RANGE) == [DATA[5:9]]
+        assert await fs.read("/f") == DATA
+
+
+async def test_a_client_that_writes_through_finds_no_replaced_object(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two directories: the recorded tag is that of the cold file."""
+    name = fresh_name("v")
+    tuning = replace(TUNING, hot_writes="through", change_detection="warn")
+    with TemporaryDirectory(prefix="t", dir="/tmp") as directory:
+        cold, hot = Path(directory) / "cold", Path(directory) / "hot"
+        config = VolumeConfig(name, MemoryTable(name), LocalDirectory(str(cold)), tuning=tuning)
+        await init_volume(config, hot=str(hot))
+        async with S3kClient(config=config) as fs:
+            await fs.write("/f", DATA)
+            assert await fs.read_ranges("/f", RANGE) == [DATA[5:9]]
+            assert await fs.read("/f") == DATA
+    assert "replaced" not in caplog.text
+
+
+async def test_an_adopted_file_is_copied() -> None:
+    config = await volume("memory://")
+    async with S3kClient(config=config) as fs, opened(config) as (opened_volume, _):
+        place = opened_volume.storage.place
+        await place.put("elsewhere/object", DATA)
+        uri = place.uri("elsewhere/object")
+        (await fs.adopt_many([("/adopted", uri)])).raise_for_failures()
+        await fs.copy("/adopted", "/copy")
+        assert await fs.read("/copy") == DATA
