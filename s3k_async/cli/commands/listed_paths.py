@@ -70,7 +70,8 @@ def verify(
     an error, which does not affect the other paths. Lines of FILE are taken literally. Orphans and
     entries without a parent directory appear in no listing: s3k fsck finds them. Paths may be of
     several volumes. In FILE, empty lines and lines that begin with # are ignored. Findings are sent
-    as alerts (--alerts), those of each volume to its own sinks. Exits with 9 if there are problems.
+    as alerts (--alerts), those of each volume to its own sinks. Exits with 9 if there are problems,
+    or with 10 if some paths could not be checked.
     """
     need_one_way(paths, file, "--file", {"--null": null}, at_least=1)
     checks = _Checks(invocation, threads, deep)
