@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, Self, TypeAlias, get_args
+from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 from s3k_async._core.metering import Requests
 from s3k_async._core.object_version import version_in
@@ -296,12 +296,7 @@ class CacheStatistics:
     """Errors of the file system, after each of which nothing is stored for a minute."""
 
     def __add__(self, other: CacheStatistics) -> CacheStatistics:
-        return CacheStatistics(
-            *(
-                getattr(self, each.name) + getattr(other, each.name)
-                for each in fields(CacheStatistics)
-            )
-        )
+        return _sum(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +316,15 @@ class FillStatistics:
     """Errors of the services, after each of which no copy begins for a minute."""
 
     def __add__(self, other: FillStatistics) -> FillStatistics:
-        return FillStatistics(
-            *(
-                getattr(self, each.name) + getattr(other, each.name)
-                for each in fields(FillStatistics)
-            )
-        )
+        return _sum(self, other)
+
+
+_Counts = TypeVar("_Counts", CacheStatistics, FillStatistics)
+
+
+def _sum(one: _Counts, other: _Counts) -> _Counts:
+    """The sums of the fields."""
+    return type(one)(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(one)))
 
 
 @dataclass(frozen=True, slots=True)

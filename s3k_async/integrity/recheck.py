@@ -563,7 +563,8 @@ async def checked_bytes(scope: Scope, entry: Entry) -> Finding | None:
     objects = [entry.content]
     if has_extents(entry.physical):
         extents = parse_extents(str(entry.physical))
-        objects = [object_of(each) for each in {each.key: each for each in extents}.values()]
+        by_key = {each.key: each for each in extents if not each.is_hole}
+        objects = [object_of(each) for each in by_key.values()]
     for content in objects:
         if not digest_in(content.checksum):
             finding = await _checked_tag(scope, entry, content)

@@ -72,7 +72,7 @@ class HotFills:
     def blobs_of(self, checksum: str) -> TieredBlobs:
         """The blobs, for a read of an object with this recorded checksum, empty if it is not known:
         if it is read from the cold location, it fills the hot one."""
-        return self._blobs.telling(partial(self._begin, checksum))
+        return self._blobs.notifying(partial(self._begin, checksum))
 
     async def close(self) -> None:
         """Wait for the copies under way, at most the time `close_timeout`, then cancel them. Fills

@@ -85,7 +85,7 @@ class TieredBlobs:
         self._have_files = _has_files(hot), _has_files(cold)
         self._share_tags = not any(map(_is_express, (hot, cold)))
 
-    def telling(self, on_cold_read: Callable[[str], object]) -> TieredBlobs:
+    def notifying(self, on_cold_read: Callable[[str], object]) -> TieredBlobs:
         """The same stores; `on_cold_read` is called with the key of each blob that is read from the
         cold one."""
         view = copy(self)

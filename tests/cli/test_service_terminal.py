@@ -74,7 +74,7 @@ def test_the_messages_of_a_queue(
     for command in (drain, purge):
         ctrl_c(command, AlertQueue, "_ask")
     closed_pipe(drain)
-    assert cli.ok(*count).json()["messages"] == 1  # nobody has read it
+    assert cli.ok(*count).json()["messages"] == 1  # not received yet
     cli("fsck", "--grace", "0", "--alerts", f"sqs:{queue}")
     (shown,) = lines_at_a_terminal(drain)
     assert '"/top.txt"' in shown

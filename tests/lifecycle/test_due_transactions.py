@@ -8,10 +8,20 @@ from itertools import count
 
 import pytest
 
-from s3k_async._core.item_values import ABSENT, OPERATION, PARTITION, SORT, Action, Item, Put
 from s3k_async.attributes import Attributes
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.ports.items import MAX_TRANSACTION
+from s3k_async.backends.ports.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Action,
+    Delete,
+    Item,
+    Put,
+    Update,
+)
 from s3k_async.client import S3kClient
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ServiceError
 from s3k_async.files.multipart import complete_upload, create_upload, put_part
@@ -42,9 +52,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Action]]:
         found.append(list(actions))
         await transact(self, actions, token)
 
-    async def write_noted(self: MemoryItems, action: Action) -> None:
+    async def write_noted(self: MemoryItems, action: Put | Update | Delete) -> None:
         found.append([action])
-        await write(self, action)  # type: ignore[arg-type]
+        await write(self, action)
 
     monkeypatch.setattr(MemoryItems, "transact", transact_noted)
     monkeypatch.setattr(MemoryItems, "write", write_noted)

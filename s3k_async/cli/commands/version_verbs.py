@@ -22,6 +22,7 @@ from s3k_async.model import ChangeResult
 if TYPE_CHECKING:
     from s3k_async.bulk.file_versions import FileVersion
     from s3k_async.bulk.point_in_time import PastChange, PastResult
+    from s3k_async.client import S3kClient
 
 __all__ = ["restore", "undelete", "versions"]
 
@@ -118,19 +119,10 @@ def undelete(
         if target is not None and await clients.of(target) is not client:
             raise CrossVolumeError("a file is undeleted in its own volume", path=to)
         if version is None and is_pattern(place) and not await client.exists(place):
-            from s3k_async.bulk.undeletion import undelete_matching
-            from s3k_async.client import volume_of
-
-            done = await undelete_matching(
-                volume_of(client),
-                place,
-                target=None if target is None else normalize(target.path),
-                recursive=recursive,
-                since_ms=since_ms,
-                progress=progress,
-            )
+            into = None if target is None else normalize(target.path)
+            done = await _matching(client, place, into, recursive, since_ms, progress)
             if done is not None:
-                return done, shown(client, normalize(target.path) if target else place)
+                return done, shown(client, into or place)
         if target is not None:
             several = target.is_into or len(paths) > 1
             place = target.below(place.rpartition("/")[2]) if several else target.path
@@ -151,6 +143,28 @@ def undelete(
             )
 
     finish(invocation, "undeleted", *invocation.run(work), to="to")
+
+
+async def _matching(
+    client: S3kClient,
+    pattern: str,
+    target: str | None,
+    recursive: bool,
+    since_ms: int | None,
+    progress: ProgressCallback | None,
+) -> ChangeResult | None:
+    """As `undelete_matching`."""
+    from s3k_async.bulk.undeletion import undelete_matching
+    from s3k_async.client import volume_of
+
+    return await undelete_matching(
+        volume_of(client),
+        pattern,
+        target=target,
+        recursive=recursive,
+        since_ms=since_ms,
+        progress=progress,
+    )
 
 
 @click.command(cls=VolumeCommand)
