@@ -40,7 +40,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files.file_ranges import require_readable
 from s3k_async.files.open_files import drop_unpublished
-from s3k_async.listing.globbing import matcher
+from s3k_async.listing.globbing import WILDCARDS, matcher
 from s3k_async.model import ROOT, ChangeResult, Content, Entry, TrashItem
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.volumes.volume import Volume
@@ -54,8 +54,6 @@ __all__ = [
     "undelete_tree",
 ]
 
-_SPECIAL: Final = frozenset("*?[{")
-"""Characters that begin a wildcard of a pattern."""
 _BROUGHT_BACK: Final = frozenset({"deleted", "overwritten", "trash"})
 """States of the versions from which one is chosen. A file that was moved is not lost."""
 
@@ -249,9 +247,9 @@ class _Match:
 
 
 def _literal_top(pattern: str) -> str:
-    """The directory above the first component of a pattern with special characters."""
+    """The directory above the first component of a pattern with a wildcard."""
     names = pattern.split("/")
-    literal = list(takewhile(_SPECIAL.isdisjoint, names[:-1]))
+    literal = list(takewhile(WILDCARDS.isdisjoint, names[:-1]))
     return "/".join(literal) or ROOT
 
 

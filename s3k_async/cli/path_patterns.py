@@ -9,21 +9,19 @@ file of that name.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from s3k_async.cli.command import for_each
 from s3k_async.cli.invocation import Clients
 from s3k_async.cli.volume_addresses import Address, parse_address
 from s3k_async.errors import S3kError
+from s3k_async.listing.globbing import WILDCARDS
 
 __all__ = ["expanded", "for_each_path", "is_pattern"]
-
-SPECIAL: Final = frozenset("*?[{")
 
 
 def is_pattern(path: str) -> bool:
     """Whether a path in a volume is a pattern, unless it exists."""
-    return not SPECIAL.isdisjoint(path)
+    return not WILDCARDS.isdisjoint(path)
 
 
 async def expanded(clients: Clients, paths: Sequence[str]) -> list[str]:

@@ -23,7 +23,10 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.table.stored_reader import ROOT_ENTRY
 
-__all__ = ["compile_pattern", "expand_braces", "glob_entries", "matcher"]
+__all__ = ["WILDCARDS", "compile_pattern", "expand_braces", "glob_entries", "matcher"]
+
+WILDCARDS = frozenset("*?[{")
+"""Characters that begin a wildcard: a path without them matches itself alone."""
 
 ANY_DEPTH = "**"
 MAX_ALTERNATIVES = 1000

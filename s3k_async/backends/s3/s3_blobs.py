@@ -188,27 +188,27 @@ class S3Blobs:
 
     def stored_by(self, terms: StorageTerms) -> Self:
         """As `StoresByTerms.stored_by`."""
-        view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__)
         stored = terms.storage_class or self._service.storage_class
-        view._service = replace(self._service, storage_class=stored)
-        view._tags = urlencode(terms.tags, quote_via=quote)
-        return view
+        return self._view(
+            _service=replace(self._service, storage_class=stored),
+            _tags=urlencode(terms.tags, quote_via=quote),
+        )
 
     def at_version(self, version: str) -> Self:
         """As `KeepsVersions.at_version`."""
-        view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__)
-        view.version = version
-        return view
+        return self._view(version=version)
 
     def in_bucket(self, bucket: str) -> Self | None:
         """As `ReachesBuckets.in_bucket`."""
         if not _BUCKET.fullmatch(bucket):
             return None
+        return self._view(bucket=bucket, version="", _prefix="")
+
+    def _view(self, **changed: Any) -> Self:
+        """A copy that shares all but these attributes with the store. (`copy` would use
+        `__reduce__`.)"""
         view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__)
-        view.bucket, view.version, view._prefix = bucket, "", ""
+        view.__dict__.update(self.__dict__, **changed)
         return view
 
     def source_of(self, full: str) -> dict[str, Any]:
