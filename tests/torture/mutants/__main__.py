@@ -1,7 +1,7 @@
 """Plant each defect in a copy of the code and run the test that must find it: `make mutants`.
 
-Arguments, if there are any, are parts of the names of the defects to plant. Exits with 1 if a
-defect survives.
+Arguments, if there are any, are parts of the names of the defects to plant. Each processor works in
+a copy of its own. Exits with 1 if a defect survives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.torture.measure import report
 from tests.torture.mutants.defects import DEFECTS, Defect
@@ -23,6 +25,7 @@ COPIED = ("s3k_async", "tests", "docs", "benchmarks", "pyproject.toml")
 LINKED = (".engines",)
 PATIENCE = 300.0
 """Seconds after which a test is taken to hang, which finds a defect as well."""
+PROCESSORS = len(os.sched_getaffinity(0))
 FAILED = 1
 """What pytest ends with when a test failed, as opposed to one that could not be run."""
 
@@ -33,15 +36,18 @@ def main(names: Sequence[str]) -> int:
         defect for defect in DEFECTS if not names or any(name in defect.name for name in names)
     ]
     with tempfile.TemporaryDirectory(prefix="s3k-mutants-") as directory:
-        copy = Path(directory)
-        make_copy(copy)
+        copies = [Path(directory) / str(number) for number in range(PROCESSORS)]
+        for copy in copies:
+            make_copy(copy)
         ended, output = run(
-            copy, sorted({defect.test for defect in chosen}), PATIENCE * len(chosen)
+            copies[0],
+            ["-n", str(PROCESSORS), *sorted({defect.test for defect in chosen})],
+            PATIENCE * len(chosen),
         )
         if ended != 0:
             sys.stderr.write(f"{output}\nthe tests fail without a defect\n")
             return 1
-        survivors = [defect.name for defect in chosen if not is_found(copy, defect)]
+        survivors = [defect.name for defect in surviving(chosen, copies)]
     report(
         "mutants",
         "all" if not names else "chosen",
@@ -53,7 +59,26 @@ def main(names: Sequence[str]) -> int:
     return 1 if survivors or not chosen else 0
 
 
+def surviving(defects: Sequence[Defect], copies: Sequence[Path]) -> list[Defect]:
+    """The defects that no test finds; each copy of the code takes one defect at a time."""
+    idle = SimpleQueue[Path]()
+    for copy in copies:
+        idle.put(copy)
+
+    def is_killed(defect: Defect) -> bool:
+        copy = idle.get()
+        try:
+            return is_found(copy, defect)
+        finally:
+            idle.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as workers:
+        killed = workers.map(is_killed, defects)
+        return [defect for defect, found in zip(defects, killed, strict=True) if not found]
+
+
 def make_copy(copy: Path) -> None:
+    copy.mkdir()
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
