@@ -1,4 +1,5 @@
-//! The native core of `s3k_async`: paths, table keys, physical keys, digests and signed requests.
+//! The native core of `s3k_async`: paths, table keys, physical keys, digests, signed requests and
+//! heads of HTTP messages.
 
 mod arrow;
 mod clean_objects;
@@ -14,6 +15,7 @@ mod fact_lines;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hex;
+mod http;
 mod items;
 mod json;
 mod keys;
@@ -56,6 +58,8 @@ mod _native {
     use crate::entry_sequence::Entries;
     #[pymodule_export]
     use crate::fact_lines::{FactLines, PartLines, blob_facts, old_blob_facts};
+    #[pymodule_export]
+    use crate::http::{answer_head, request_head};
     #[pymodule_export]
     use crate::keys::{
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,

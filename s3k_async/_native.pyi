@@ -40,6 +40,7 @@ __all__ = [
     "Signer",
     "Xxh3_128",
     "ancestors",
+    "answer_head",
     "blob_facts",
     "committed_claims",
     "committed_facts",
@@ -76,6 +77,7 @@ __all__ = [
     "physical_key",
     "physical_keys",
     "record_facts",
+    "request_head",
     "sha256_hex",
     "split",
     "status_of",
@@ -388,6 +390,30 @@ class Signer:
         `X-Amz-Target`, such as `DynamoDB_20120810.GetItem`. Requests uncompressed responses. Raises
         InvalidArgumentError as `headers`.
         """
+
+def answer_head(
+    data: bytes, at: int
+) -> tuple[int, int, dict[str, str], int | None, bool, bool] | None:
+    """The head of an HTTP/1.1 answer that begins at a position: its status; where it ends; the
+    fields by name in lower case, the first value of each; the announced length of the body in
+    bytes; whether the body is chunked; whether another request may follow on the connection.
+    Of an informational answer (1xx) only the first two.
+
+    None if the head is not whole or malformed. Read strictly, as in RFC 9112. Raises
+    ResponseLostError for two lengths or codings, a length that is no number, a coding that is
+    unknown or beside a length, and for more than 128 fields.
+    """
+
+def request_head(
+    method: str,
+    target: str,
+    fixed: str,
+    headers: list[tuple[str, str]],
+    length: int | None,
+) -> bytes:
+    """The head of an HTTP/1.1 request, its end included, in UTF-8. `fixed`: further fields, as
+    lines with their ends; `length`: the bytes of the body, None for no such field. Raises
+    InvalidArgumentError for a line break in another argument."""
 
 def decode_listing(
     body: bytes, path: str

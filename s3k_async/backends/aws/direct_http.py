@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from s3k_async import _native
 from s3k_async._core.retry import deadline
 from s3k_async.backends.aws.bounds import MOST
 from s3k_async.backends.aws.connection_pool import Body, ConnectionPool, Limits
 from s3k_async.backends.aws.http_answer import AnswerParser
-from s3k_async.errors import InvalidArgumentError
 
 __all__ = ["Bounds", "Exchange"]
 
@@ -39,7 +39,7 @@ class Exchange:
         """`seconds`: the response timeout; `fixed`: headers of every request."""
         self._pool = pool
         self._seconds = seconds
-        self._fixed = [f"{name}: {value}" for name, value in fixed.items()]
+        self._fixed = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
 
     async def ask(
         self, method: str, target: str, headers: list[tuple[str, str]], body: Body, bounds: Bounds
@@ -51,14 +51,8 @@ class Exchange:
         (nothing was sent), ResponseLostError (no whole answer, one that is malformed or over the
         limit), TimeoutError.
         """
-        lines = [f"{method} {target} HTTP/1.1", *self._fixed]
-        lines += [f"{name}: {value}" for name, value in headers]
-        if body or method in _WITH_BODY:
-            lines.append(f"Content-Length: {len(body)}")
-        lines.append("\r\n")
-        head = "\r\n".join(lines)
-        if head.count("\n") != len(lines) or head.count("\r") != len(lines):
-            raise InvalidArgumentError("a header of a request has a line break")
+        length = len(body) if body or method in _WITH_BODY else None
+        head = _native.request_head(method, target, self._fixed, headers, length)
         end = deadline()
         pool = self._pool
         connection = pool.take() or await pool.acquire(end)
@@ -66,7 +60,7 @@ class Exchange:
         is_usable = False
         try:
             is_usable = await connection.ask(
-                head.encode(), body, parser, Limits(self._seconds, end, bounds.long)
+                head, body, parser, Limits(self._seconds, end, bounds.long)
             )
         finally:
             pool.release(connection, is_usable=is_usable)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar, overload
 
+from s3k_async import _native
 from s3k_async.errors import ResponseLostError
 
 __all__ = ["AnswerHeaders", "AnswerParser", "broken_off", "too_long"]
@@ -22,7 +23,6 @@ _MOST_HEAD: Final = 64 * 1024
 """Bytes of a head, at most."""
 _MOST_LINE: Final = 8 * 1024
 """Bytes of the line of a chunk, or of the trailers, at most."""
-_MOST_FIELDS: Final = 128
 _LARGE: Final = 64 * 1024
 """Bytes of a body from which on it is received in place, if its length is known."""
 _MOST_INFORMATIONAL: Final = 16
@@ -32,11 +32,7 @@ _PARTIAL: Final = 206
 
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*+"
 _FIELDS = rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:" + _TEXT + rb"\r\n)*+"
-_HEAD = re.compile(
-    rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: " + _TEXT + rb")?\r\n(" + _FIELDS + rb")\r\n"
-)
 _START = b"HTTP/1."
-_LENGTH = re.compile(r"[0-9]{1,18}")
 _CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})(?:[ \t]*+;" + _TEXT + rb")?\r\n")
 _PART_OF_CHUNK = re.compile(rb"(?:\r(?:\n(?:[0-9A-Fa-f]{1,15}[ \t]*+(?:;" + _TEXT + rb")?\r?)?)?)?")
 _TRAILERS = re.compile(_FIELDS + rb"\r\n")
@@ -176,15 +172,16 @@ class AnswerParser:
 
     def _read_head(self, data: bytes) -> None:
         at = 0
-        while (found := _HEAD.match(data, at)) is not None:
-            version, code, block = found.groups()
-            if found.end() - at > _MOST_HEAD or block.count(b"\n") > _MOST_FIELDS:
+        while (found := _native.answer_head(data, at)) is not None:
+            status, end, fields, length, is_chunked, is_persistent = found
+            if end - at > _MOST_HEAD:
                 raise _malformed("a head over the limit")
-            at = found.end()
-            status = int(code)
+            at = end
             if status >= 200:
                 self.status = status
-                self._frame(version, _fields(block))
+                self.headers = AnswerHeaders(fields)
+                self.is_persistent = is_persistent
+                self._frame(length, is_chunked=is_chunked)
                 self._read_body(data, at)
                 return
             self._informational += 1
@@ -206,38 +203,28 @@ class AnswerParser:
         ):
             raise _malformed("the head")
 
-    def _frame(self, version: bytes, fields: dict[str, str]) -> None:
+    def _frame(self, length: int | None, *, is_chunked: bool) -> None:
         """Find out where the body ends."""
-        self.headers = AnswerHeaders(fields)
-        coding, length = fields.get("transfer-encoding"), fields.get("content-length")
-        if coding is not None and (
-            coding.lower() != "chunked" or length is not None or version == b"0"
-        ):
-            raise _malformed("the transfer coding")
-        if length is not None and not _LENGTH.fullmatch(length):
-            raise _malformed("the length")
-        if version == b"0" or "close" in fields.get("connection", "").lower():
-            self.is_persistent = False
         if self._is_bodiless:
             self._left = 0
         elif self.status in (204, 304):
             self._left = 0
-            if coding is not None or length not in (None, "0"):
+            if is_chunked or length:
                 # A body may follow against the rules.
                 self.is_persistent = False
-        elif coding is not None:
+        elif is_chunked:
             self._is_chunked = True
             self._left = 0
             self._rest += b"\r\n"  # with that before each other chunk
         elif length is not None:
-            self._left = int(length)
-            if self._left > self._most:
+            self._left = length
+            if length > self._most:
                 raise too_long(self._most)
-            if self._into is not None and self.status == _PARTIAL and self._left <= len(self._into):
-                self._space = self._into[: self._left]
-            elif self._left >= _LARGE:
+            if self._into is not None and self.status == _PARTIAL and length <= len(self._into):
+                self._space = self._into[:length]
+            elif length >= _LARGE:
                 # `bytes(size)` must have no other reference, or it is copied.
-                self._place = io.BytesIO(bytes(self._left))
+                self._place = io.BytesIO(bytes(length))
                 self._space = self._place.getbuffer()
         else:
             self.is_persistent = False
@@ -317,20 +304,3 @@ def too_long(most: int) -> ResponseLostError:
 
 def _malformed(what: str) -> ResponseLostError:
     return ResponseLostError(f"the answer cannot be understood ({what})")
-
-
-def _fields(block: bytes) -> dict[str, str]:
-    """The fields by name in lower case. Of a field that occurs twice the first counts; lengths and
-    codings must not."""
-    fields: dict[str, str] = {}
-    for line in block.decode("latin-1").split("\r\n")[:-1]:
-        name, _, value = line.partition(":")
-        name = name.lower()
-        value = value.strip(" \t")
-        if name not in fields:
-            fields[name] = value
-        elif name == "connection":
-            fields[name] += f", {value}"
-        elif name in ("content-length", "transfer-encoding"):
-            raise _malformed("the length")
-    return fields
