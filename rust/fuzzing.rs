@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::dynamodb::item_reader::ItemReader;
 use crate::dynamodb::response::{batch_frame, item_frame, page_frame, read_answer};
 use crate::entries::{EntryColumns, EntryView};
+use crate::http;
 use crate::items::{Attribute, Body, Items};
 use crate::json::read::{Cursor, Damage};
 use crate::keys::{KeyForm, Volume, checked_item, is_id};
@@ -74,6 +75,11 @@ pub const TARGETS: &[Target] = &[
             include_str!("../fuzz/seeds/refusal/2"),
             include_str!("../fuzz/seeds/refusal/3"),
         ],
+    },
+    Target {
+        name: "answer",
+        run: answer,
+        seeds: &[include_str!("../fuzz/seeds/answer/1"), include_str!("../fuzz/seeds/answer/2")],
     },
     Target {
         name: "path",
@@ -253,6 +259,25 @@ pub fn listing(data: &[u8]) {
         assert!(page.rows.len() <= data.len());
         assert!(page.next.is_none_or(|token| !token.is_empty()));
         assert_eq!(xml::root(data), Some(xml::Element::ListBucketResult));
+    }
+}
+
+/// The head of an HTTP answer: it ends with an empty line, no part of it is one, and no value has a
+/// line break or outer white space.
+pub fn answer(data: &[u8]) {
+    let Some(found) = http::head(data) else { return };
+    let (whole, _) = data.split_at(found.size);
+    assert!(whole.ends_with(b"\r\n\r\n"));
+    assert_eq!(http::head(whole).as_ref(), Some(&found));
+    assert!((0..found.size).all(|size| http::head(data.split_at(size).0).is_none()));
+    for (name, value) in &found.fields {
+        assert!(!name.is_empty() && name.is_ascii());
+        assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        assert_eq!(value.trim_ascii(), *value);
+    }
+    if let Ok(framing) = found.framing() {
+        assert!(!(framing.is_chunked && framing.length.is_some()));
+        assert!(framing.length.is_none_or(|length| length < 10_u64.pow(18)));
     }
 }
 
@@ -465,6 +490,7 @@ mod tests {
                             || s3_answers::refused(seed).is_ok_and(|found| !found.is_empty())
                             || s3_answers::copied(seed).is_ok()
                     }
+                    "answer" => http::head(seed).is_some_and(|head| head.framing().is_ok()),
                     "operation" => operation_readers().any(|reader| {
                         reader.read(seed).is_some() || reader.read_fact(seed).is_some()
                     }),

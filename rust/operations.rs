@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyList, PyString};
 
 use crate::dynamodb::change::{Change, Place};
 use crate::entries::EntryView;
@@ -285,4 +285,93 @@ impl Operations {
             lines.map_err(|refused: Refused| bad_operation(refused.reason, &refused.path))?;
         Ok(PyBytes::new(py, lines.as_bytes()))
     }
+}
+
+/// A line of the log in the making, from an `Operation` of Python. Its methods return None for a
+/// field of another type than the log has, or text that UTF-8 cannot encode.
+struct Line(String);
+
+impl Line {
+    fn push(&mut self, operation: &Bound<'_, PyAny>) -> Option<()> {
+        let py = operation.py();
+        if !operation.getattr(intern!(py, "trash")).ok()?.is_none() {
+            return None;
+        }
+        self.text("{\"id\":", &operation.getattr(intern!(py, "id")).ok()?)?;
+        self.text(",\"kind\":", &operation.getattr(intern!(py, "kind")).ok()?)?;
+        self.text(",\"object\":", &operation.getattr(intern!(py, "object_id")).ok()?)?;
+        self.number(",\"version\":", &operation.getattr(intern!(py, "version")).ok()?)?;
+        self.number(",\"time_ms\":", &operation.getattr(intern!(py, "time_ms")).ok()?)?;
+        self.state(",\"before\":", &operation.getattr(intern!(py, "before")).ok()?)?;
+        self.state(",\"after\":", &operation.getattr(intern!(py, "after")).ok()?)?;
+        self.0.push('}');
+        Some(())
+    }
+
+    fn state(&mut self, head: &str, entry: &Bound<'_, PyAny>) -> Option<()> {
+        self.0.push_str(head);
+        if entry.is_none() {
+            self.0.push_str("null");
+            return Some(());
+        }
+        let py = entry.py();
+        self.text("{\"path\":", &entry.getattr(intern!(py, "path")).ok()?)?;
+        self.unless_empty(",\"directory\":", &entry.getattr(intern!(py, "directory")).ok()?)?;
+        self.truth(",\"is_dir\":", &entry.getattr(intern!(py, "is_dir")).ok()?)?;
+        self.text(",\"id\":", &entry.getattr(intern!(py, "id")).ok()?)?;
+        self.number(",\"version\":", &entry.getattr(intern!(py, "version")).ok()?)?;
+        self.number(",\"ctime\":", &entry.getattr(intern!(py, "ctime")).ok()?)?;
+        self.number(",\"mtime_ms\":", &entry.getattr(intern!(py, "mtime_ms")).ok()?)?;
+        self.number(",\"size\":", &entry.getattr(intern!(py, "size")).ok()?)?;
+        let physical = entry.getattr(intern!(py, "physical")).ok()?;
+        if physical.is_none() {
+            self.0.push_str(",\"physical\":null");
+        } else {
+            self.text(",\"physical\":", &physical)?;
+        }
+        self.truth(",\"committed\":", &entry.getattr(intern!(py, "committed")).ok()?)?;
+        self.text(",\"etag\":", &entry.getattr(intern!(py, "etag")).ok()?)?;
+        self.text(",\"checksum\":", &entry.getattr(intern!(py, "checksum")).ok()?)?;
+        self.unless_empty(",\"attributes\":", &entry.getattr(intern!(py, "attributes")).ok()?)?;
+        self.text(",\"operation\":", &entry.getattr(intern!(py, "operation")).ok()?)?;
+        self.number(",\"lease_ms\":", &entry.getattr(intern!(py, "lease_ms")).ok()?)?;
+        self.text(",\"pending\":", &entry.getattr(intern!(py, "pending")).ok()?)?;
+        self.0.push('}');
+        Some(())
+    }
+
+    fn text(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+        let value = value.cast_exact::<PyString>().ok()?;
+        push_text(&mut self.0, head, value.to_str().ok()?);
+        Some(())
+    }
+
+    fn unless_empty(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+        let is_empty = value.cast_exact::<PyString>().ok()?.to_str().ok()?.is_empty();
+        if is_empty { Some(()) } else { self.text(head, value) }
+    }
+
+    fn number(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+        push_number(&mut self.0, head, value.cast_exact::<PyInt>().ok()?.extract().ok()?);
+        Some(())
+    }
+
+    fn truth(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+        self.0.push_str(head);
+        self.0.push_str(if value.cast_exact::<PyBool>().ok()?.is_true() {
+            "true"
+        } else {
+            "false"
+        });
+        Some(())
+    }
+}
+
+/// An operation as a line of the log, without the newline. None for one that leads into the trash,
+/// and for a field of a wrong type.
+#[pyfunction]
+pub fn operation_line<'py>(operation: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
+    let mut line = Line(String::with_capacity(1024));
+    line.push(operation)?;
+    Some(PyBytes::new(operation.py(), line.0.as_bytes()))
 }

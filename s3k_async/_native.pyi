@@ -72,6 +72,7 @@ __all__ = [
     "normalize_many",
     "object_id_of",
     "old_blob_facts",
+    "operation_line",
     "partition_key",
     "partition_keys",
     "physical_key",
@@ -390,6 +391,10 @@ class Signer:
         `X-Amz-Target`, such as `DynamoDB_20120810.GetItem`. Requests uncompressed responses. Raises
         InvalidArgumentError as `headers`.
         """
+
+def operation_line(operation: Operation) -> bytes | None:
+    """An operation as a line of the log, without the newline. None for one that leads into the
+    trash, and for one with a field of a wrong type or that UTF-8 cannot encode."""
 
 def answer_head(
     data: bytes, at: int

@@ -282,6 +282,19 @@ def decode(data: bytes, key: str) -> LogRecord:
 def operation_line(operation: Operation, key: str) -> bytes:
     """One operation as a line of a segment, without the newline. Raises LogFormatError for one
     that `operation_from` would refuse: both make the same checks."""
+    line = _native.operation_line(operation)
+    if line is None:
+        line = _line(_document(operation, key))
+    for entry in (operation.before, operation.after):
+        if entry is not None and (flaw := _impossible(entry)):
+            raise LogFormatError(flaw, path=key)
+    if flaw := _flaw(operation):
+        raise LogFormatError(flaw, path=key)
+    return line
+
+
+def _document(operation: Operation, key: str) -> dict[str, Any]:
+    """An operation as a JSON object. Raises LogFormatError for a field of a wrong type."""
     document: dict[str, Any] = {
         "id": operation.id,
         "kind": operation.kind,
@@ -295,9 +308,7 @@ def operation_line(operation: Operation, key: str) -> bytes:
     if operation.trash is not None:
         document[_TRASH] = deletion_document(operation.trash)
         _require_fields(document[_TRASH], _DELETION_FIELDS, key)
-    if flaw := _flaw(operation):
-        raise LogFormatError(flaw, path=key)
-    return _line(document)
+    return document
 
 
 def operation_from(line: bytes, key: str) -> Operation:
@@ -469,15 +480,12 @@ def _operation(document: dict[str, Any], key: str) -> Operation:
 
 
 def _side(entry: Entry | None, key: str) -> dict[str, Any] | None:
-    """The state before or after an operation. Raises LogFormatError for one that `entry_from` would
-    refuse."""
+    """The state before or after an operation. Raises LogFormatError for a field of a wrong type."""
     if entry is None:
         return None
     _require_fields({_ATTRIBUTES: entry.attributes}, {_ATTRIBUTES: _TEXT}, key)
     document = entry_document(entry)
     _require_fields(document, _TREE_FIELDS if "directory" in document else _ENTRY_FIELDS, key)
-    if flaw := _impossible(entry):
-        raise LogFormatError(flaw, path=key)
     return document
 
 
