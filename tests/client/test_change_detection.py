@@ -140,6 +140,20 @@ async def test_ranges_of_a_replaced_extent_are_never_returned(
 
 
 @everywhere
+async def test_a_whole_extent_is_verified_without_a_comparison_of_tags(
+    config: VolumeConfig,
+) -> None:
+    async with S3kClient(config=with_mode(config, "none")) as fs:
+        await fs.write("/f", b"written")
+        entry = await entry_of(fs, "/f")
+        await fs.append("/f", b"more")
+        await fs._volume().blobs.put(str(entry.physical), b"another")
+        with pytest.raises(CorruptDataError, match="checksum of the bytes"):
+            await fs.read("/f")
+        assert await fs.read_ranges("/f", [(7, 11)]) == [b"more"]
+
+
+@everywhere
 async def test_an_open_file_reads_its_version_or_raises(config: VolumeConfig) -> None:
     async with S3kClient(config=config) as fs:
         await fs.write("/f", DATA)

@@ -2225,7 +2225,8 @@ DEFECTS: tuple[Defect, ...] = (
         "storage/physical.py",
         "        if (found := checksum_of(buffer)) != extent.checksum:\n",
         '        if (found := checksum_of(buffer)) == "":\n',
-        f"{EDITS}::test_lost_and_damaged_objects_are_noticed",
+        "tests/client/test_change_detection.py"
+        "::test_a_whole_extent_is_verified_without_a_comparison_of_tags",
     ),
     Defect(
         "change detection: nothing is compared",
