@@ -6,7 +6,7 @@ import io
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from s3k_async._core.concurrency import gather
 from s3k_async._native import Xxh3_128
@@ -23,6 +23,7 @@ from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.namespace.directories import DirectoryStore
 from s3k_async.permissions import READ
 from s3k_async.storage.change_detection import missing_version
+from s3k_async.storage.extents import has_extents, parse_extents
 from s3k_async.storage.physical import PhysicalStorage, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.volumes.volume import Volume
@@ -93,26 +94,55 @@ def require_readable(store: DirectoryStore, entry: Entry) -> None:
     store.access.require(entry, READ)
 
 
+class _Verified(NamedTuple):
+    """Bytes of a file that have a checksum: all, or an extent."""
+
+    end: int
+    """Where they end in the file."""
+    checksum: str
+    """`xxh128:<32 hex digits>`; empty if it is not known."""
+    physical: str
+
+
+def _verified(entry: Entry) -> list[_Verified]:
+    """The parts of a file, in their order, each with its checksum."""
+    known = entry.checksum if entry.checksum.startswith(CHECKSUM_PREFIX) else ""
+    if known or not has_extents(entry.physical):
+        return [_Verified(entry.size, known, entry.physical or "")]
+    with naming_file(entry):
+        extents = parse_extents(entry.physical or "")
+    parts, end = [], 0
+    for extent in extents:
+        end += extent.length
+        parts.append(_Verified(end, extent.checksum, extent.key))
+    return parts
+
+
 class SequentialCheck:
-    """Verifies the checksum of a file that is fetched in order, from its start to its end.
+    """Verifies the checksum of a file, or of each of its extents, while it is fetched in order from
+    its start to its end.
 
     Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been
     fetched: random reads are not verified. Concurrent fetches by several threads end the
     verification.
     """
 
-    def __init__(self, entry: Entry, begun: tuple[Xxh3_128 | None, int] | None = None) -> None:
-        """`begun`: the digest of the first bytes, None if nothing is verified, and their number."""
-        if begun is None:
-            begun = Xxh3_128() if entry.checksum.startswith(CHECKSUM_PREFIX) else None, 0
+    def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self._digest, self._hashed = begun
+        self._parts = _verified(entry)
+        self._digest = Xxh3_128() if any(part.checksum for part in self._parts) else None
+        """Of the bytes so far of the first of the parts, which are those that are not complete, or
+        wrong, or the last one; None if nothing is verified."""
+        self._hashed = 0
         self._lock = threading.Lock()
 
     def copy(self) -> SequentialCheck:
         """An independent check of the same bytes so far."""
-        digest = None if self._digest is None else self._digest.copy()
-        return SequentialCheck(self._entry, (digest, self._hashed))
+        check = SequentialCheck(self._entry)
+        check._parts = list(self._parts)
+        check._digest = None if self._digest is None else self._digest.copy()
+        check._hashed = self._hashed
+        return check
 
     def is_due(self, end: int) -> bool:
         """Whether bytes up to this position must be added before they are returned; those that end
@@ -121,7 +151,7 @@ class SequentialCheck:
 
     def add(self, start: int, data: Buffer) -> None:
         """Add fetched bytes before they are returned. Raises CorruptDataError when they complete
-        the file and its checksum is not the recorded one, and on every later call.
+        the file or an extent and its checksum is not the recorded one, and on every later call.
         """
         if self._digest is None or not start <= self._hashed <= start + len(data):
             return
@@ -130,15 +160,34 @@ class SequentialCheck:
             self._digest = None
             return
         try:
-            digest, skip = self._digest, self._hashed - start
-            if digest is None:
-                return
-            digest.update(memoryview(data)[skip:] if skip else data)
-            self._hashed = start + len(data)
-            if self._hashed == self._entry.size:
-                _require(self._entry, CHECKSUM_PREFIX + digest.hexdigest())
+            with memoryview(data) as view:
+                self._add(view[self._hashed - start :])
         finally:
             self._lock.release()
+
+    def _add(self, data: memoryview) -> None:
+        while (digest := self._digest) is not None:
+            part = self._parts[0]
+            piece = data[: part.end - self._hashed]
+            if part.checksum:
+                digest.update(piece)
+            self._hashed += len(piece)
+            if self._hashed < part.end:
+                return
+            if part.checksum:
+                self._require(part, CHECKSUM_PREFIX + digest.hexdigest())
+            if len(self._parts) == 1:
+                return
+            del self._parts[0]
+            data, self._digest = data[len(piece) :], Xxh3_128()
+
+    def _require(self, part: _Verified, checksum: str) -> None:
+        if checksum != part.checksum:
+            raise CorruptDataError(
+                f"the checksum of the bytes of {part.physical} is {checksum} instead of "
+                f"{part.checksum}: restore them from a copy, or delete the file",
+                path=self._entry.path,
+            )
 
 
 async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
@@ -381,14 +430,3 @@ async def read_version(volume: Volume, entry: Entry) -> bytes | None:
         return await read_span(volume.storage, entry, 0, entry.size)
     except DataMissingError:
         return None
-
-
-def _require(entry: Entry, checksum: str) -> None:
-    """Raise CorruptDataError unless the checksum of the bytes is the recorded one."""
-    if checksum != entry.checksum:
-        raise CorruptDataError(
-            f"the checksum of the bytes of {entry.physical} is {checksum} instead of "
-            f"{entry.checksum}: restore them "
-            "from a copy, or delete the file",
-            path=entry.path,
-        )

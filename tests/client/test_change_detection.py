@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,39 @@ async def test_a_whole_extent_is_verified_without_a_comparison_of_tags(
         with pytest.raises(CorruptDataError, match="checksum of the bytes"):
             await fs.read("/f")
         assert await fs.read_ranges("/f", [(7, 11)]) == [b"more"]
+
+
+@everywhere
+async def test_a_long_extent_is_verified_by_reads_in_order(config: VolumeConfig) -> None:
+    """By several requests, of which none is for a whole extent."""
+    async with S3kClient(config=with_mode(config, "none")) as fs:
+        await fs.write("/f", DATA)
+        entry = await entry_of(fs, "/f")
+        await fs.append("/f", b"more")
+        await fs.truncate("/f", len(DATA) + 50)
+        whole = DATA + b"more" + bytes(46)
+        assert await fs.read("/f") == whole
+        await fs._volume().blobs.put(str(entry.physical), OTHER)
+        for read in (fs.read, partial(read_in_pieces, fs)):
+            with pytest.raises(
+                CorruptDataError, match=f"checksum of the bytes of {entry.physical}"
+            ):
+                await read("/f")
+        async with fs.open("/f") as file:
+            assert len(await file.read(len(DATA) - 1)) == len(DATA) - 1
+            for _ in range(2):
+                with pytest.raises(CorruptDataError):
+                    await file.read(10)
+            await file.seek(len(DATA) + 4)
+            assert await file.read() == whole[len(DATA) + 4 :]
+
+
+async def read_in_pieces(fs: S3kClient, path: str) -> bytes:
+    read = b""
+    async with fs.open(path) as file:
+        while chunk := await file.read(100):
+            read += chunk
+    return read
 
 
 @everywhere

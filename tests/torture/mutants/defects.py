@@ -2229,6 +2229,14 @@ DEFECTS: tuple[Defect, ...] = (
         "::test_a_whole_extent_is_verified_without_a_comparison_of_tags",
     ),
     Defect(
+        "extents: long ones are not verified",
+        "files/file_ranges.py",
+        "parts.append(_Verified(end, extent.checksum, extent.key))",
+        'parts.append(_Verified(end, "", extent.key))',
+        "tests/client/test_change_detection.py"
+        "::test_a_long_extent_is_verified_by_reads_in_order",
+    ),
+    Defect(
         "change detection: nothing is compared",
         "storage/change_detection.py",
         '        if not source.etag or self._mode == "none":\n',
