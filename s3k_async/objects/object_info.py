@@ -98,6 +98,17 @@ class ObjectInfo:
         """`modified_ms` as a time in UTC."""
         return utc(self.modified_ms)
 
+    @property
+    def changed_ms(self) -> int:
+        """When its data, attributes or metadata were changed last, or its modification time set:
+        `modified_ms`, or the time that its attributes have if that is later."""
+        return self.attributes.last_change(self.modified_ms)
+
+    @property
+    def changed(self) -> datetime:
+        """`changed_ms` as a time in UTC."""
+        return utc(self.changed_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:

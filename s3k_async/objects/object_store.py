@@ -496,7 +496,8 @@ class ObjectStore:
         entry = await self._object(path)
         if modified is TouchTime.UNCHANGED:
             return _info(entry)
-        store = self._volume().store
+        volume = self._volume()
+        store = volume.store
         if modified is TouchTime.NOW:
             time = store.runtime.now_ms()
         elif (given := milliseconds(modified)) is not None:
@@ -504,7 +505,15 @@ class ObjectStore:
         else:
             raise ArgumentTypeError("a time is epoch milliseconds or a datetime", path=path)
         with _an_object(path):
-            return _info(await change_attributes(store, path, AttributeChange(), mtime_ms=time))
+            return _info(
+                await change_attributes(
+                    store,
+                    path,
+                    AttributeChange(),
+                    mtime_ms=time,
+                    is_timed=volume.record.attributes,
+                )
+            )
 
     @call
     async def copy(

@@ -279,6 +279,7 @@ def _object_fields(info: ObjectInfo) -> dict[str, Any]:
         "size": info.size,
         "created_ms": info.created_ms,
         "modified_ms": info.modified_ms,
+        "changed_ms": info.changed_ms,
         "version": info.version,
         "etag": info.etag,
         "checksum": info.checksum,
