@@ -53,7 +53,7 @@ class BucketInfo:
     """The size of its objects together."""
     newest_ms: int | None = None
     """The latest modification of an object; None if there is no object, or if the statistics come
-    from a counter."""
+    from a counter: `bucket_info(newest=True)` lists the bucket instead."""
 
     @property
     def created(self) -> datetime:
