@@ -1,4 +1,8 @@
-"""What an entry has beside its content and place: mode, owner, read-only and user metadata."""
+"""What an entry has beside its content and place: mode, owner, read-only and user metadata.
+
+Their stored form has the time of their last change under CHANGED, among the user metadata: clients
+that do not know that name refuse no attributes that have it, and keep it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from s3k_async.errors import (
 )
 
 __all__ = [
+    "CHANGED",
     "MAX_BYTES",
     "MAX_ID",
     "MAX_NAME",
@@ -27,11 +32,18 @@ __all__ = [
     "AttributeChange",
     "Attributes",
     "check_name",
+    "without_time",
 ]
 
 MAX_BYTES: Final = 4 * 1024
-"""Maximum bytes of all attributes of one entry, in their stored form: a hundred entries that have
-so many, and the most extents, fit into a transaction of DynamoDB (4 MB)."""
+"""Maximum bytes of all attributes of one entry, in their stored form without the time of their last
+change: a hundred entries that have so many, and the most extents, fit into a transaction of
+DynamoDB (4 MB)."""
+CHANGED: Final = "s3k.changed_ms"
+"""The name of the time of the last change, decimal epoch milliseconds, in the stored form. It is
+reserved: no user metadata has it."""
+_TIME_DIGITS: Final = 15
+"""Maximum digits of a time; that of the year 9999 has as many."""
 MAX_NAME: Final = 64
 """Maximum characters of the name of a metadata value (H3's limit)."""
 _MODE: Final = 0o7777
@@ -54,9 +66,12 @@ class Attributes:
     """Whether the entry may not be changed, replaced, moved or deleted."""
     metadata: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
     """User metadata, by name."""
+    changed_ms: int | None = field(default=None, compare=False)
+    """When they were changed last, epoch milliseconds; None if that was not recorded, as for those
+    that an entry was created with. A call that is given attributes does not use it."""
 
     def __hash__(self) -> int:
-        return hash(self.to_json())
+        return hash(self._text(None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
@@ -81,15 +96,32 @@ class Attributes:
         for name, value in self.metadata.items():
             check_name(name, path)
             _check_value(name, value, path)
-        if (size := len(self.to_json())) > MAX_BYTES:
+        if (size := len(self._text(None))) > MAX_BYTES:
             raise InvalidArgumentError(
                 f"the attributes have {size} bytes, more than {MAX_BYTES}", path=path
             )
         return self
 
+    def replaced_by(self, wanted: Attributes, now_ms: int) -> Attributes:
+        """The wanted attributes, with the time of the change; these ones if they are the same."""
+        return self if wanted == self else self.changed_to(wanted, now_ms)
+
+    def changed_to(self, wanted: Attributes, now_ms: int) -> Attributes:
+        """The wanted attributes, with the time of the change, which is never earlier than that of
+        the former one, whatever the clock shows."""
+        return replace(wanted, changed_ms=max(now_ms, self.changed_ms or 0))
+
+    def last_change(self, modified_ms: int) -> int:
+        """When the entry with these attributes was changed last, epoch milliseconds: its content,
+        at `modified_ms`, or its attributes."""
+        return max(modified_ms, self.changed_ms or modified_ms)
+
     def to_json(self) -> str:
         """The stored form: canonical JSON in ASCII, with metadata in base64; empty without any
         attribute."""
+        return self._text(self.changed_ms)
+
+    def _text(self, changed_ms: int | None) -> str:
         document: dict[str, object] = {
             name: value
             for name, value in (("gid", self.gid), ("mode", self.mode), ("uid", self.uid))
@@ -97,9 +129,12 @@ class Attributes:
         }
         if self.read_only:
             document["read_only"] = True
-        if self.metadata:
+        metadata = self.metadata
+        if changed_ms is not None:
+            metadata = {**metadata, CHANGED: b"%d" % changed_ms}
+        if metadata:
             document["metadata"] = {
-                name: base64.b64encode(value).decode() for name, value in self.metadata.items()
+                name: base64.b64encode(value).decode() for name, value in metadata.items()
             }
         if not document:
             return ""
@@ -116,12 +151,30 @@ class Attributes:
                 name: base64.b64decode(value, validate=True)
                 for name, value in document.pop("metadata", {}).items()
             }
-            return cls(**document, metadata=MappingProxyType(metadata) if metadata else _NOTHING)
+            changed_ms = _time(metadata.pop(CHANGED, b""))
+            return cls(
+                **document,
+                metadata=MappingProxyType(metadata) if metadata else _NOTHING,
+                changed_ms=changed_ms,
+            )
         except (ValueError, TypeError, AttributeError, binascii.Error) as error:
             raise ItemFormatError("the attributes of an entry are damaged") from error
 
 
 NO_ATTRIBUTES: Final = Attributes()
+
+
+def without_time(text: str) -> str:
+    """Attributes in their stored form without the time of their last change, as a new entry has
+    them."""
+    if CHANGED not in text:
+        return text
+    return replace(Attributes.from_json(text), changed_ms=None).to_json()
+
+
+def _time(value: bytes) -> int | None:
+    """The time of a last change; None for what is none."""
+    return int(value) if value.isdigit() and len(value) <= _TIME_DIGITS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +249,8 @@ def check_name(name: str, path: str) -> None:
         raise InvalidArgumentError(
             f"the metadata name {name!r} is empty or begins with '#'", path=path
         )
+    if name == CHANGED:
+        raise InvalidArgumentError(f"the metadata name {name!r} is reserved", path=path)
     try:
         name.encode()
     except UnicodeEncodeError as error:

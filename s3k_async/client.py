@@ -735,7 +735,7 @@ class S3kClient:
         mtime_ms: int | None = None,
     ) -> FileStatus:
         """Change attributes of a file or directory: those that are given, atomically, with a new
-        version of the entry.
+        version of the entry. The time of a change is recorded in `Attributes.changed_ms`.
 
         `mode`: permission bits, to 0o7777. `uid`, `gid`: owner and group. `read_only`: whether the
         entry may not be changed, replaced, moved or deleted; a directory that is moved or deleted

@@ -83,16 +83,17 @@ def info_of(status: FileStatus) -> Info:
         "committed": status.committed,
     }
     if status.attributes_json:
-        info |= _owned(status)
+        info |= _of_attributes(status)
     return info
 
 
-def _owned(status: FileStatus) -> Info:
+def _of_attributes(status: FileStatus) -> Info:
     attributes = status.attributes
+    changed = attributes.last_change(status.mtime_ms) / 1000
     kind = S_IFDIR if status.is_dir else S_IFREG
     mode = None if attributes.mode is None else kind | attributes.mode
     owned = {"mode": mode, "uid": attributes.uid, "gid": attributes.gid}
-    return {name: value for name, value in owned.items() if value is not None}
+    return {"ctime": changed} | {name: each for name, each in owned.items() if each is not None}
 
 
 def ukey_of(info: Info) -> str:

@@ -86,7 +86,8 @@ def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
     directory allows its owner everything, so that it can be filled."""
     if not destination.record.attributes:
         return None
-    attributes = replace(Attributes.from_json(entry.attributes), read_only=False)
+    former = Attributes.from_json(entry.attributes)
+    attributes = replace(former, read_only=False, changed_ms=None)
     if not destination.store.access.is_evaluated:
         return attributes
     mode = Ownership.of(entry).mode & DIRECTORY_MODE | (stat.S_IRWXU if entry.is_dir else 0)
@@ -101,13 +102,14 @@ async def make_directory_like(
     store, attributes = destination.store, _attributes(entry, destination)
     wanted = "" if attributes is None or target == ROOT else attributes.to_json()
     made = await store.make_directory(target, exist_ok=exist_ok, attributes=wanted)
-    if attributes is None or wanted in ("", made.attributes):
+    present = Attributes.from_json(made.attributes)
+    if attributes is None or not wanted or attributes == present:
         return made
     change = replace(AttributeChange.to(attributes), read_only=None)
     if store.access.is_evaluated:
         # An existing directory keeps its owner and mode, and a new one has those of the copy.
         change = AttributeChange(metadata=attributes.metadata)
-        if Attributes.from_json(made.attributes).metadata == attributes.metadata:
+        if present.metadata == attributes.metadata:
             return made
     store.refuse_read_only(made)
     return await change_attributes(store, target, change)

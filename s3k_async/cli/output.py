@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from s3k_async.attributes import Attributes
+from s3k_async.attributes import Attributes, without_time
 from s3k_async.model import FileStatus
 
 __all__ = [
@@ -109,12 +109,14 @@ def _in_columns(names: Sequence[str], widths: Sequence[int], room: int) -> Itera
 
 def status_fields(status: FileStatus) -> dict[str, Any]:
     """The JSON fields of a file or directory. Times are epoch milliseconds, sizes bytes."""
+    attributes = status.attributes
     return {
         "path": status.path,
         "type": "directory" if status.is_dir else "file",
         "size": status.size,
         "mtime_ms": status.mtime_ms,
         "ctime_ms": status.ctime_ms,
+        "changed_ms": attributes.last_change(status.mtime_ms),
         "id": status.id,
         "version": status.version,
         "committed": status.committed,
@@ -122,7 +124,7 @@ def status_fields(status: FileStatus) -> dict[str, Any]:
         "checksum": status.checksum,
         "physical": status.physical,
         **version_field(status),
-        **attribute_fields(status.attributes),
+        **attribute_fields(attributes),
     }
 
 
@@ -133,8 +135,9 @@ def version_field(status: FileStatus) -> dict[str, str]:
 
 
 def attribute_fields(attributes: Attributes) -> dict[str, Any]:
-    """The JSON fields of attributes, without those that were never set; metadata in base64."""
-    document: dict[str, Any] = json.loads(attributes.to_json() or "{}")
+    """The JSON fields of attributes, without those that were never set; metadata in base64. The
+    time of their last change is not among them."""
+    document: dict[str, Any] = json.loads(without_time(attributes.to_json()) or "{}")
     return {"attributes": document} if document else {}
 
 

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from s3k_async import _native
 from s3k_async._core.runtime import Runtime
 from s3k_async._native import Entries
+from s3k_async.attributes import Attributes, without_time
 from s3k_async.errors import PermissionDeniedError, S3kError
 from s3k_async.model import ROOT, Entry, FileStatus
 from s3k_async.namespace.layout import Chain, Layout
@@ -99,15 +100,18 @@ class AccessControl:
 
     def attributes_of_new(self, given: str, path: str, *, is_dir: bool) -> str:
         """The attributes of a new entry, in their stored form, from those that are given."""
+        given = without_time(given)
         if not self.is_evaluated:
             return given
         return created(self.identity, given, path, is_dir=is_dir)
 
     def attributes_of_rewritten(self, given: str, current: Entry) -> str:
-        """The attributes of a file that is overwritten, from those that are given."""
-        if not self.is_evaluated:
-            return given
-        return rewritten(given, current.attributes)
+        """The attributes of a file that is overwritten, from those that are given, with the time of
+        the change if it is one."""
+        if self.is_evaluated:
+            given = rewritten(given, current.attributes)
+        wanted, now = Attributes.from_json(given), self._store.runtime.now_ms()
+        return Attributes.from_json(current.attributes).replaced_by(wanted, now).to_json()
 
     # Permissions of one entry
 

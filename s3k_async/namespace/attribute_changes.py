@@ -24,10 +24,16 @@ __all__ = ["change_attributes", "change_pair", "make_read_only"]
 
 
 async def change_attributes(
-    store: MetadataStore, path: str, change: AttributeChange, *, mtime_ms: int | None = None
+    store: MetadataStore,
+    path: str,
+    change: AttributeChange,
+    *,
+    mtime_ms: int | None = None,
+    is_timed: bool = True,
 ) -> Entry:
     """Change attributes of a file or directory, and the modification time if one is given. No new
     version is made if nothing changes. A change that another client makes meanwhile is kept.
+    `is_timed`: whether the time of the change is recorded, which takes a volume with attributes.
 
     Raises PathNotFoundError, InvalidArgumentError, PermissionDeniedError (the root; the time of a
     read-only entry), UncommittedFileError, BusyError.
@@ -39,21 +45,19 @@ async def change_attributes(
         entry, chain = await store.read_for_update(path)
         if entry.is_reservation:
             raise UncommittedFileError("the file is being written", path=path)
-        attributes = change.of(Attributes.from_json(entry.attributes), path).to_json()
-        _refuse_retained(store, entry, attributes)
+        before = Attributes.from_json(entry.attributes)
+        wanted = change.of(before, path)
         time = entry.mtime_ms if mtime_ms is None else mtime_ms
-        store.access.permit_change(entry, replace(entry, attributes=attributes, mtime_ms=time))
+        after = replace(entry, attributes=wanted.to_json(), mtime_ms=time)
+        _refuse_retained(store, entry, after.attributes)
+        store.access.permit_change(entry, after)
         if time != entry.mtime_ms:
             store.refuse_read_only(entry)
-        if (attributes, time) == (entry.attributes, entry.mtime_ms):
+        if (wanted, time) == (before, entry.mtime_ms):
             return entry
-        after = replace(
-            entry,
-            version=entry.version + 1,
-            attributes=attributes,
-            mtime_ms=time,
-            operation=store.runtime.uuid(),
-        )
+        if is_timed:
+            wanted = before.changed_to(wanted, store.runtime.now_ms())
+        after = _next_version(store, after, wanted)
         try:
             changed = await _write(
                 store, entry, after, None if chain is None else chain.since.monotonic
@@ -80,23 +84,20 @@ async def change_pair(
         for entry in (one, two):
             if entry.is_reservation:
                 raise UncommittedFileError("the file is being written", path=entry.path)
-        changed = edit(Attributes.from_json(one.attributes), Attributes.from_json(two.attributes))
+        former = Attributes.from_json(one.attributes), Attributes.from_json(two.attributes)
+        changed = edit(*former)
+        now = store.runtime.now_ms()
         pair = [
             (
                 entry,
-                replace(
-                    entry,
-                    version=entry.version + 1,
-                    attributes=attributes.checked(entry.path).to_json(),
-                    operation=store.runtime.uuid(),
-                ),
+                _next_version(store, entry, before.replaced_by(after.checked(entry.path), now)),
             )
-            for entry, attributes in zip((one, two), changed, strict=True)
+            for entry, before, after in zip((one, two), former, changed, strict=True)
         ]
         for before, after in pair:
             store.access.permit_change(before, after)
             _refuse_retained(store, before, after.attributes)
-        if all(before.attributes == after.attributes for before, after in pair):
+        if former == changed:
             return one, two
         try:
             await store.transact(
@@ -125,19 +126,24 @@ async def make_read_only(
 
     Raises ConflictError (it has changed, or is gone), BusyError.
     """
-    attributes = replace(Attributes.from_json(entry.attributes), read_only=True)
+    former = Attributes.from_json(entry.attributes)
+    attributes = replace(former, read_only=True).checked(entry.path)
     before = replace(entry, pending="")
-    after = replace(
-        before,
-        version=entry.version + 1,
-        attributes=attributes.checked(entry.path).to_json(),
-        operation=store.runtime.uuid(),
-    )
+    after = _next_version(store, before, former.replaced_by(attributes, store.runtime.now_ms()))
     if anywhere or not store.keys.by_id:
         since = None
     elif since is None:
         since = store.runtime.monotonic()
     return await _write(store, before, after, since)
+
+
+def _next_version(store: MetadataStore, entry: Entry, attributes: Attributes) -> Entry:
+    return replace(
+        entry,
+        version=entry.version + 1,
+        attributes=attributes.to_json(),
+        operation=store.runtime.uuid(),
+    )
 
 
 def _refuse_retained(store: MetadataStore, entry: Entry, attributes: str) -> None:

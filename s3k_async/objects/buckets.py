@@ -17,6 +17,7 @@ from s3k_async.volumes.volume import Volume
 __all__ = [
     "abort_uploads",
     "has_uploads",
+    "listed_statistics",
     "purge",
     "refuse_read_only",
     "remove_empty",
@@ -36,6 +37,12 @@ async def with_statistics(client: S3kClient, volume: Volume, bucket: FileStatus)
         counted = await counters.total(bucket.name)
         if counted is not None:
             return bucket_info(bucket, objects=counted.objects, size=counted.size)
+    return await listed_statistics(client, bucket)
+
+
+async def listed_statistics(client: S3kClient, bucket: FileStatus) -> BucketInfo:
+    """A bucket with the totals of its objects and the time of the latest modification, from a
+    listing of all of them. Raises PathNotFoundError, BusyError."""
     count = total = 0
     newest: int | None = None
     async for page in pages_of(client.list(bucket.path, recursive=True)):

@@ -53,7 +53,7 @@ class BucketInfo:
     """The size of its objects together."""
     newest_ms: int | None = None
     """The latest modification of an object; None if there is no object, or if the statistics come
-    from a counter."""
+    from a counter: `bucket_info(newest=True)` lists the bucket instead."""
 
     @property
     def created(self) -> datetime:
@@ -97,6 +97,17 @@ class ObjectInfo:
     def modified(self) -> datetime:
         """`modified_ms` as a time in UTC."""
         return utc(self.modified_ms)
+
+    @property
+    def changed_ms(self) -> int:
+        """When its data, attributes or metadata were changed last, or its modification time set:
+        `modified_ms`, or the time that its attributes have if that is later."""
+        return self.attributes.last_change(self.modified_ms)
+
+    @property
+    def changed(self) -> datetime:
+        """`changed_ms` as a time in UTC."""
+        return utc(self.changed_ms)
 
 
 @dataclass(frozen=True, slots=True)

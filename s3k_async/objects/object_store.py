@@ -50,6 +50,7 @@ from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.buckets import (
     abort_uploads,
     has_uploads,
+    listed_statistics,
     purge,
     refuse_read_only,
     remove_empty,
@@ -178,14 +179,19 @@ class ObjectStore:
         return PagedIterator(self._volume().calls.stream(self._buckets(), "objects.list_buckets"))
 
     @call
-    async def bucket_info(self, bucket: str, *, statistics: bool = False) -> BucketInfo:
+    async def bucket_info(
+        self, bucket: str, *, statistics: bool = False, newest: bool = False
+    ) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
         latest modification, from a listing of all of them. In a volume with the feature `counters`
-        number and size are those of its counter, and the time is not known."""
+        number and size are those of its counter, and the time is not known. With `newest` all of
+        them are, from a listing in any volume."""
         found = await self._need_bucket(bucket_path(bucket))
-        if not statistics:
-            return bucket_info(found)
-        return await with_statistics(self._client, self._volume(), found)
+        if newest:
+            return await listed_statistics(self._client, found)
+        if statistics:
+            return await with_statistics(self._client, self._volume(), found)
+        return bucket_info(found)
 
     # Lifecycle rules
 
@@ -496,7 +502,8 @@ class ObjectStore:
         entry = await self._object(path)
         if modified is TouchTime.UNCHANGED:
             return _info(entry)
-        store = self._volume().store
+        volume = self._volume()
+        store = volume.store
         if modified is TouchTime.NOW:
             time = store.runtime.now_ms()
         elif (given := milliseconds(modified)) is not None:
@@ -504,7 +511,15 @@ class ObjectStore:
         else:
             raise ArgumentTypeError("a time is epoch milliseconds or a datetime", path=path)
         with _an_object(path):
-            return _info(await change_attributes(store, path, AttributeChange(), mtime_ms=time))
+            return _info(
+                await change_attributes(
+                    store,
+                    path,
+                    AttributeChange(),
+                    mtime_ms=time,
+                    is_timed=volume.record.attributes,
+                )
+            )
 
     @call
     async def copy(

@@ -60,11 +60,16 @@ class SyncObjectStore(BlockingObjectStore):
         """All buckets, by name: every directory of the root."""
         return self._each(lambda objects: objects.list_buckets())
 
-    def bucket_info(self, bucket: str, *, statistics: bool = False) -> BucketInfo:
+    def bucket_info(
+        self, bucket: str, *, statistics: bool = False, newest: bool = False
+    ) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
         latest modification, from a listing of all of them. In a volume with the feature `counters`
-        number and size are those of its counter, and the time is not known."""
-        return self._call(lambda objects: objects.bucket_info(bucket, statistics=statistics))
+        number and size are those of its counter, and the time is not known. With `newest` all of
+        them are, from a listing in any volume."""
+        return self._call(
+            lambda objects: objects.bucket_info(bucket, statistics=statistics, newest=newest)
+        )
 
     def set_rule(
         self,

@@ -16,6 +16,7 @@ FIELDS = {
     "size",
     "mtime_ms",
     "ctime_ms",
+    "changed_ms",
     "id",
     "version",
     "committed",

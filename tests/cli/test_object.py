@@ -183,7 +183,8 @@ def test_an_upload(cli: Cli, volume: str, filled: list[str], tmp_path: Path) -> 
 
 
 def test_a_volume_with_counters(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statistics are those of the counter, which has no time of the latest modification."""
+    """The statistics are those of the counter, which has no time of the latest modification; a
+    listing has."""
     cli.ok("init", "./counted", "--enable", "counters")
     monkeypatch.setenv("S3K_VOLUME", "./counted")
     cli.ok("object", "mb", "/b")
@@ -192,6 +193,9 @@ def test_a_volume_with_counters(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     cli.ok("rm", "/b/x")
     said = cli.ok("object", "info", "/b", "--json").json()
     assert (said["objects"], said["bytes"], said["newest_ms"]) == (1, 4, None)
+    listed = cli.ok("object", "info", "--newest", "/b", "--json").json()
+    newest = cli.ok("object", "info", "/b/d/y", "--json").json()["modified_ms"]
+    assert listed == {**said, "newest_ms": newest}
     assert "another bucket" in cli.fails(1, "mv", "/b", "/c").errors
 
 

@@ -317,6 +317,20 @@ async def test_requests(place: Place) -> None:
     assert await place.statistics() == (FOLDED - 3, FOLDED - 3)
 
 
+async def test_the_latest_modification_is_listed(place: Place) -> None:
+    """A counter has none: the deletion of the newest object brings the one before it back."""
+    empty = await place.objects.bucket_info("b", newest=True)
+    assert (empty.objects, empty.bytes, empty.newest_ms) == (0, 0, None)
+    for key, time in (("x", 7000), ("d/y", 9000)):
+        await place.objects.create("b", key, bytes(3))
+        await place.objects.touch("b", key, modified=time)
+    assert (await place.objects.bucket_info("b", statistics=True)).newest_ms is None
+    info = await place.objects.bucket_info("b", newest=True)
+    assert (info.objects, info.bytes, info.newest_ms) == (2, 6, 9000)
+    await place.objects.delete("b", "d/y")
+    assert (await place.objects.bucket_info("b", statistics=True, newest=True)).newest_ms == 7000
+
+
 async def test_a_volume_without_counters_writes_none(layout: LayoutName) -> None:
     async with place_of(layout, ()) as place:
         await place.fs.write("/b/f", bytes(3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -29,6 +30,9 @@ from tests.integrity.garbage import DAY, Yard, yard
 pytestmark = pytest.mark.layouts("path", "tree")
 
 LARGE = 30
+
+State: TypeAlias = dict[str, tuple[Attributes, int | None]]
+"""By path, the attributes of an entry and the time of their last change."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,15 +60,19 @@ async def fill(fs: S3kClient) -> None:
     await fs.write("/plain", b"")
 
 
-async def state(fs: S3kClient) -> dict[str, Attributes]:
-    return {each.path: each.attributes async for each in fs.list("/", recursive=True)}
+async def state(fs: S3kClient) -> State:
+    found = {each.path: each.attributes async for each in fs.list("/", recursive=True)}
+    timed = {path for path, each in found.items() if each.changed_ms is not None}
+    assert timed == {"/d", "/d/f/1"}
+    return {path: (each, each.changed_ms) for path, each in found.items()}
 
 
-async def check(fs: S3kClient, wanted: dict[str, Attributes]) -> None:
-    """The attributes are as wanted, and the search finds what has the name, and nothing else."""
+async def check(fs: S3kClient, wanted: State) -> None:
+    """The attributes and the times of their last change are as wanted, and the search finds what
+    has the name, and nothing else."""
     assert await state(fs) == wanted
     found = sorted([each.path async for each in fs.find(metadata="n")])
-    assert found == sorted(path for path, each in wanted.items() if "n" in each.metadata)
+    assert found == sorted(path for path, (each, _) in wanted.items() if "n" in each.metadata)
     assert len(found) == LARGE - 2
 
 

@@ -138,6 +138,8 @@ async def test_runs_side_by_side_set_read_only_once(place: Ruled, fs: S3kClient)
     assert sum(each.read_only for each in results) == 60
     versions = {each.version async for each in fs.list("/d")}
     assert len(versions) == 1
+    changed = {each.attributes.changed_ms async for each in fs.list("/d")}
+    assert changed == {place.clock.now_ms()}
 
 
 async def test_writers_beside_a_run(place: Ruled, fs: S3kClient) -> None:

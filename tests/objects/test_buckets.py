@@ -100,9 +100,10 @@ async def test_bucket_info(objects: ObjectStore) -> None:
     full = await objects.bucket_info("b", statistics=True)
     assert (full.objects, full.bytes, full.newest_ms) == (3, 1000, last.modified_ms)
     assert full.newest == last.modified
-    for statistics in (False, True):
+    assert await objects.bucket_info("b", newest=True) == full
+    for options in ({}, {"statistics": True}, {"newest": True}):
         with pytest.raises(PathNotFoundError):
-            await objects.bucket_info("none", statistics=statistics)
+            await objects.bucket_info("none", **options)
 
 
 async def test_objects_that_are_being_written_do_not_count(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 
 import pytest
@@ -196,6 +197,46 @@ async def test_attributes(objects: ObjectStore) -> None:
     put = await objects.put("b", "p", b"", attributes=Attributes(uid=3))
     assert put.attributes == Attributes(uid=3)
     assert (await objects.put("b", "p", b"1")).attributes == Attributes(uid=3)
+
+
+async def test_the_time_of_the_last_change(objects: ObjectStore) -> None:
+    made = await objects.create("b", "k", b"data")
+    assert (made.changed_ms, made.changed) == (made.modified_ms, made.modified)
+    former = made.changed_ms
+    for change in (
+        partial(objects.set_attributes, "b", "k", mode=0o640),
+        partial(objects.set_metadata, "b", "k", "name", b"1"),
+        partial(objects.delete_metadata, "b", "k", "name"),
+    ):
+        await asyncio.sleep(0.002)
+        await change()
+        info = await objects.info("b", "k")
+        assert (info.created_ms, info.modified_ms) == (made.created_ms, made.modified_ms)
+        assert info.changed_ms > former
+        former = info.changed_ms
+    assert (await objects.set_attributes("b", "k", mode=0o640)) == info
+    assert await objects.list_metadata("b", "k") == {}
+    touched = await objects.touch("b", "k", modified=1_000_000)
+    assert (touched.modified_ms, touched.changed_ms >= former) == (1_000_000, True)
+    copied = await objects.copy("b", "k", "other")
+    assert copied.changed_ms == copied.modified_ms >= touched.changed_ms
+    page = await objects.list("b")
+    assert [each.changed_ms for each in page.objects] == [touched.changed_ms, copied.changed_ms]
+
+
+async def test_the_time_of_moved_metadata(objects: ObjectStore) -> None:
+    """Of both objects, and of none to which nothing happens."""
+    for key in ("k", "l"):
+        await objects.create("b", key, b"")
+    await objects.set_metadata("b", "k", "name", b"1")
+    before = [await objects.info("b", key) for key in ("k", "l")]
+    await asyncio.sleep(0.002)
+    await objects.move_metadata("b", "k", "l")
+    after = [await objects.info("b", key) for key in ("k", "l")]
+    assert after[0].changed_ms > before[0].changed_ms
+    assert after[0].changed_ms == after[1].changed_ms
+    await objects.move_metadata("b", "k", "l")
+    assert [await objects.info("b", key) for key in ("k", "l")] == after
 
 
 async def test_the_owner_of_a_bucket(objects: ObjectStore) -> None:

@@ -229,8 +229,13 @@ def _say(invocation: Invocation, text: str, fields: dict[str, Any]) -> None:
 
 @object.command(cls=VolumeCommand)
 @click.argument("places", nargs=-1, required=True, metavar="BUCKET|OBJECT...")
+@click.option(
+    "--newest",
+    is_flag=True,
+    help="List buckets for the time of the latest modification, though they have counters.",
+)
 @click.pass_obj
-def info(invocation: Invocation, places: tuple[str, ...]) -> None:
+def info(invocation: Invocation, places: tuple[str, ...], newest: bool) -> None:
     """Show buckets with the number and size of their objects, and objects. With --json, one JSON
     object per line."""
 
@@ -242,7 +247,8 @@ def info(invocation: Invocation, places: tuple[str, ...]) -> None:
         if place.key:
             fields = _object_fields(await store.info(place.bucket, place.key))
         else:
-            fields = _bucket_fields(await store.bucket_info(place.bucket, statistics=True))
+            bucket = await store.bucket_info(place.bucket, statistics=True, newest=newest)
+            fields = _bucket_fields(bucket)
         if invocation.json:
             invocation.output.json(fields)
             return
@@ -279,6 +285,7 @@ def _object_fields(info: ObjectInfo) -> dict[str, Any]:
         "size": info.size,
         "created_ms": info.created_ms,
         "modified_ms": info.modified_ms,
+        "changed_ms": info.changed_ms,
         "version": info.version,
         "etag": info.etag,
         "checksum": info.checksum,

@@ -88,6 +88,7 @@ TREE_MEMORY = "tests/trees/test_memory.py"
 COMPARISON = "tests/trees/test_comparison.py"
 ADOPTION = "tests/trees/test_adoption.py"
 ATTRIBUTES = "tests/client/test_attributes.py"
+ATTRIBUTE_TIMES = "tests/client/test_attribute_times.py"
 ATTRIBUTE_RULES = "tests/client/test_attribute_rules.py"
 GC_ATTRIBUTES = "tests/integrity/test_attributes.py"
 OWNERSHIP = "tests/client/test_ownership_rules.py"
@@ -2841,9 +2842,30 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only copy",
         "bulk/copying.py",
-        ", read_only=False)",
-        ")",
+        ", read_only=False, changed_ms=None)",
+        ", changed_ms=None)",
         f"{ATTRIBUTES}::test_a_copy_is_writable",
+    ),
+    Defect(
+        "attributes: a time of the last change that decreases",
+        "attributes.py",
+        "max(now_ms, self.changed_ms or 0)",
+        "now_ms",
+        f"{ATTRIBUTE_TIMES}::test_a_clock_that_goes_backwards",
+    ),
+    Defect(
+        "attributes: a new file with the time of another one",
+        "namespace/access_control.py",
+        "        given = without_time(given)\n",
+        "",
+        f"{ATTRIBUTE_TIMES}::test_a_copy_begins_anew_and_what_is_moved_keeps_it",
+    ),
+    Defect(
+        "attributes: a time that is not recorded",
+        "namespace/attribute_changes.py",
+        "        if is_timed:\n",
+        "        if False:\n",
+        f"{ATTRIBUTE_TIMES}::test_every_change_has_a_time",
     ),
     Defect(
         "cache: a damaged block that is served",
