@@ -1,7 +1,6 @@
 """What an entry has beside its content and place: mode, owner, read-only and user metadata.
 
-Their stored form has the time of their last change under CHANGED, among the user metadata: clients
-that do not know that name refuse no attributes that have it, and keep it.
+Their stored form has the time of their last change, too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from s3k_async.errors import (
 )
 
 __all__ = [
-    "CHANGED",
     "MAX_BYTES",
     "MAX_ID",
     "MAX_NAME",
@@ -39,11 +37,8 @@ MAX_BYTES: Final = 4 * 1024
 """Maximum bytes of all attributes of one entry, in their stored form without the time of their last
 change: a hundred entries that have so many, and the most extents, fit into a transaction of
 DynamoDB (4 MB)."""
-CHANGED: Final = "s3k.changed_ms"
-"""The name of the time of the last change, decimal epoch milliseconds, in the stored form. It is
-reserved: no user metadata has it."""
-_TIME_DIGITS: Final = 15
-"""Maximum digits of a time; that of the year 9999 has as many."""
+_CHANGED: Final = "changed_ms"
+"""The name of the time of the last change in the stored form."""
 MAX_NAME: Final = 64
 """Maximum characters of the name of a metadata value (H3's limit)."""
 _MODE: Final = 0o7777
@@ -127,14 +122,13 @@ class Attributes:
             for name, value in (("gid", self.gid), ("mode", self.mode), ("uid", self.uid))
             if value is not None
         }
+        if changed_ms is not None:
+            document[_CHANGED] = changed_ms
         if self.read_only:
             document["read_only"] = True
-        metadata = self.metadata
-        if changed_ms is not None:
-            metadata = {**metadata, CHANGED: b"%d" % changed_ms}
-        if metadata:
+        if self.metadata:
             document["metadata"] = {
-                name: base64.b64encode(value).decode() for name, value in metadata.items()
+                name: base64.b64encode(value).decode() for name, value in self.metadata.items()
             }
         if not document:
             return ""
@@ -151,12 +145,7 @@ class Attributes:
                 name: base64.b64decode(value, validate=True)
                 for name, value in document.pop("metadata", {}).items()
             }
-            changed_ms = _time(metadata.pop(CHANGED, b""))
-            return cls(
-                **document,
-                metadata=MappingProxyType(metadata) if metadata else _NOTHING,
-                changed_ms=changed_ms,
-            )
+            return cls(**document, metadata=MappingProxyType(metadata) if metadata else _NOTHING)
         except (ValueError, TypeError, AttributeError, binascii.Error) as error:
             raise ItemFormatError("the attributes of an entry are damaged") from error
 
@@ -167,14 +156,9 @@ NO_ATTRIBUTES: Final = Attributes()
 def without_time(text: str) -> str:
     """Attributes in their stored form without the time of their last change, as a new entry has
     them."""
-    if CHANGED not in text:
+    if f'"{_CHANGED}":' not in text:
         return text
     return replace(Attributes.from_json(text), changed_ms=None).to_json()
-
-
-def _time(value: bytes) -> int | None:
-    """The time of a last change; None for what is none."""
-    return int(value) if value.isdigit() and len(value) <= _TIME_DIGITS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +233,6 @@ def check_name(name: str, path: str) -> None:
         raise InvalidArgumentError(
             f"the metadata name {name!r} is empty or begins with '#'", path=path
         )
-    if name == CHANGED:
-        raise InvalidArgumentError(f"the metadata name {name!r} is reserved", path=path)
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -110,6 +110,8 @@ class AccessControl:
         the change if it is one."""
         if self.is_evaluated:
             given = rewritten(given, current.attributes)
+        if given == current.attributes:
+            return given
         wanted, now = Attributes.from_json(given), self._store.runtime.now_ms()
         return Attributes.from_json(current.attributes).replaced_by(wanted, now).to_json()
 

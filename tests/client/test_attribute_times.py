@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-import s3k_async
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.attributes import CHANGED, MAX_BYTES, Attributes
+from s3k_async.attributes import MAX_BYTES, Attributes
 from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.client import S3kClient
-from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import FileStatus, LayoutName
 from s3k_async.objects import ObjectStore
 from s3k_async.testing import FaultPlan
@@ -27,9 +19,6 @@ from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import problems
 
 pytestmark = pytest.mark.layouts("path", "tree")
-
-ROOT = Path(s3k_async.__file__).parents[1]
-MODULE = "s3k_async/attributes.py"
 
 
 @dataclass
@@ -64,32 +53,6 @@ def changed(status: FileStatus) -> int:
     return status.attributes.last_change(status.mtime_ms)
 
 
-@pytest.fixture
-def former(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module of the commit before the time was stored. Skips without the git history."""
-    if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        pytest.skip("no git history: the sources are not a git checkout")
-
-    def git(*arguments: str) -> bytes:
-        command = ["git", "-C", str(ROOT), *arguments]
-        return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout
-
-    if git("rev-parse", "--is-shallow-repository").strip() == b"true":
-        pytest.skip("the git history is shallow: git fetch --unshallow")
-    introduced = git("log", "--format=%H", "-SCHANGED: Final", "--", MODULE).decode().split()
-    before = f"{introduced[-1]}^" if introduced else "HEAD"
-    file = tmp_path / "former_attributes.py"
-    file.write_bytes(git("show", f"{before}:{MODULE}"))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, file.stem, module)
-    spec.loader.exec_module(module)
-    assert not hasattr(module, "CHANGED")
-    return module
-
-
 # The value
 
 
@@ -104,29 +67,10 @@ def test_the_time_is_no_part_of_the_value() -> None:
     assert (Attributes().last_change(7), timed.last_change(7), timed.last_change(3)) == (7, 7, 5)
 
 
-@pytest.mark.parametrize("value", [b"", b"x", b"-1", b"1" * 16, b"\xff"])
-def test_what_is_no_time_is_none(value: bytes) -> None:
-    stored = replace(Attributes(uid=1), metadata={CHANGED: value}).to_json()
-    read = Attributes.from_json(stored)
-    assert (read, read.changed_ms) == (Attributes(uid=1), None)
-
-
 def test_the_time_takes_no_room_from_the_attributes() -> None:
     full = Attributes(metadata={"a": bytes((MAX_BYTES - len('{"metadata":{"a":""}}')) // 4 * 3)})
     assert MAX_BYTES - 4 < len(full.to_json()) <= MAX_BYTES
     assert len(replace(full, changed_ms=10**12).checked("/f").to_json()) > MAX_BYTES
-
-
-def test_a_former_client_reads_and_keeps_it(former: ModuleType) -> None:
-    """It takes it for a value of user metadata, and stores it again with every change."""
-    timed = Attributes(0o640, 1, 2, False, {"a": b"1"}, 1234)
-    read = former.Attributes.from_json(timed.to_json())
-    assert (read.mode, read.uid, read.gid, read.read_only) == (0o640, 1, 2, False)
-    assert read.metadata == {"a": b"1", CHANGED: b"1234"}
-    assert read.to_json() == timed.to_json()
-    after = former.AttributeChange(uid=9, metadata={"a": None, "b": b"2"}).of(read, "/f")
-    again = Attributes.from_json(after.to_json())
-    assert (again, again.changed_ms) == (Attributes(0o640, 9, 2, False, {"b": b"2"}), 1234)
 
 
 # Changes
@@ -236,18 +180,7 @@ async def test_the_time_costs_no_call(fs: S3kClient, world: World) -> None:
     assert not [each for each in world.faults.calls if "s3k:meta/" in each.key]
 
 
-async def test_the_name_is_reserved(fs: S3kClient) -> None:
-    before = await fs.write("/f", b"one")
-    with pytest.raises(InvalidArgumentError, match="reserved"):
-        await fs.set_attributes("/f", metadata={CHANGED: b"1"})
-    with pytest.raises(InvalidArgumentError, match="reserved"):
-        await fs.write("/f", b"", attributes=Attributes(metadata={CHANGED: b"1"}))
-    with pytest.raises(InvalidArgumentError, match="reserved"):
-        assert [each async for each in fs.find(metadata=CHANGED)]
-    assert await fs.stat("/f") == before
-
-
-async def test_entries_of_a_former_client(fs: S3kClient, world: World) -> None:
+async def test_attributes_without_a_time(fs: S3kClient, world: World) -> None:
     """Their attributes have no time, and get one with their next change."""
     status = await fs.write("/f", b"one", attributes=Attributes(mode=0o600))
     entry = await fs._volume().store.get("/f")

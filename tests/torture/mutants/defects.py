@@ -661,7 +661,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "bytes whose checksum is not compared",
         "files/file_ranges.py",
-        "    if checksum != entry.checksum:",
+        "    if checksum != part.checksum:",
         "    if False:",
         "tests/adapters/test_verified_reading.py::test_what_is_read_whole_is_verified",
     ),
@@ -2234,8 +2234,7 @@ DEFECTS: tuple[Defect, ...] = (
         "files/file_ranges.py",
         "parts.append(_Verified(end, extent.checksum, extent.key))",
         'parts.append(_Verified(end, "", extent.key))',
-        "tests/client/test_change_detection.py"
-        "::test_a_long_extent_is_verified_by_reads_in_order",
+        "tests/client/test_change_detection.py::test_a_long_extent_is_verified_by_reads_in_order",
     ),
     Defect(
         "change detection: nothing is compared",
