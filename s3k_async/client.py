@@ -496,7 +496,8 @@ class S3kClient:
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
         CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
-        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        volume with tiers; a file that was appended to or changed in place: see `compact`; an empty
+        file without an object: `write` creates one).
         """
         return await presigned_url(self._volume(), self._path(path), expires, method)
 

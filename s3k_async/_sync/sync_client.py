@@ -230,7 +230,8 @@ class S3kSyncClient(BlockingClient):
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
         CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
-        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        volume with tiers; a file that was appended to or changed in place: see `compact`; an empty
+        file without an object: `write` creates one).
         """
         return self._call(lambda fs: fs.presign(path, expires=expires, method=method))
 
