@@ -63,7 +63,7 @@ from s3k_async.files.open_files import (
     open_writer,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
-from s3k_async.listing.batch_listing import BatchListing
+from s3k_async.listing.batch_listing import BatchListing, StatusListing
 from s3k_async.listing.listings import (
     EntryType,
     Filter,
@@ -361,19 +361,21 @@ class S3kClient:
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> AsyncIterator[FileStatus]:
+    ) -> StatusListing:
         """The children of a directory, or with `recursive` everything below it; for a file, the
         file itself.
 
         An entry that existed for the whole call is returned exactly once; memory is bounded. A
         listing of up to 50,000 entries shows an atomic change of many either completely or not at
         all; it returns the first entry after all were read. In no order, or `sorted` by name (by
-        UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError, and
-        BusyError if the directories keep changing for `busy_timeout` and at least ten attempts.
+        UTF-8 bytes), with each directory followed by its content. `to_arrow` and `to_pandas` of
+        the result return a table or a data frame, as those of `find` and `glob` do. Raises
+        PathNotFoundError, and BusyError if the directories keep changing for `busy_timeout` and at
+        least ten attempts.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
         place = self._path(path)
-        return self._values(list_pages(self._volume().store, place, listing), "list", place)
+        return self._statuses(list_pages(self._volume().store, place, listing), "list", place)
 
     def list_batches(
         self,
@@ -414,7 +416,7 @@ class S3kClient:
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
         metadata: str | None = None,
-    ) -> AsyncIterator[FileStatus]:
+    ) -> StatusListing:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
@@ -426,10 +428,10 @@ class S3kClient:
         wanted = Filter(pattern, type, min_size, max_size, newer_than, older_than)
         volume, place = self._volume(), self._path(path)
         if metadata is not None:
-            return self._values(metadata_pages(volume, metadata, place, wanted), "find", place)
-        return self._values(find_pages(volume.store, place, wanted), "find", place)
+            return self._statuses(metadata_pages(volume, metadata, place, wanted), "find", place)
+        return self._statuses(find_pages(volume.store, place, wanted), "find", place)
 
-    def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
+    def glob(self, pattern: str) -> StatusListing:
         """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
         order.
 
@@ -437,7 +439,7 @@ class S3kClient:
         Raises InvalidArgumentError.
         """
         place = inside(pattern, self.name)
-        return self._values(glob_pages(self._volume().store, place), "glob", place)
+        return self._statuses(glob_pages(self._volume().store, place), "glob", place)
 
     @call
     async def content_summary(self, path: Path) -> ContentSummary:
@@ -494,7 +496,8 @@ class S3kClient:
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
         CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
-        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        volume with tiers; a file that was appended to or changed in place: see `compact`; an empty
+        file without an object: `write` creates one).
         """
         return await presigned_url(self._volume(), self._path(path), expires, method)
 
@@ -1203,6 +1206,11 @@ class S3kClient:
         return done.raise_for_failures(path=place)
 
     # Internal
+
+    def _statuses(
+        self, pages: AsyncIterator[builtins.list[FileStatus]], verb: str, path: str
+    ) -> StatusListing:
+        return StatusListing(self._volume().calls.stream(pages, verb, path))
 
     def _values(
         self, pages: AsyncIterator[builtins.list[T]], verb: str, path: str | None = None

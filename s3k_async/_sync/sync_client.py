@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, overload
 
-from s3k_async._sync.sync_batch_listing import SyncBatchListing
+from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -81,19 +81,26 @@ class S3kSyncClient(BlockingClient):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> Iterator[FileStatus]:
+    ) -> SyncStatusListing:
         """The children of a directory, or with `recursive` everything below it; for a file, the
         file itself.
 
         An entry that existed for the whole call is returned exactly once; memory is bounded. A
         listing of up to 50,000 entries shows an atomic change of many either completely or not at
         all; it returns the first entry after all were read. In no order, or `sorted` by name (by
-        UTF-8 bytes), with each directory followed by its content. Raises PathNotFoundError, and
-        BusyError if the directories keep changing for `busy_timeout` and at least ten attempts.
+        UTF-8 bytes), with each directory followed by its content. `to_arrow` and `to_pandas` of
+        the result return a table or a data frame, as those of `find` and `glob` do. Raises
+        PathNotFoundError, and BusyError if the directories keep changing for `busy_timeout` and at
+        least ten attempts.
         """
-        return self._each(
-            lambda fs: fs.list(
-                path, recursive=recursive, include_uncommitted=include_uncommitted, sorted=sorted
+        return SyncStatusListing(
+            self._each(
+                lambda fs: fs.list(
+                    path,
+                    recursive=recursive,
+                    include_uncommitted=include_uncommitted,
+                    sorted=sorted,
+                )
             )
         )
 
@@ -141,7 +148,7 @@ class S3kSyncClient(BlockingClient):
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
         metadata: str | None = None,
-    ) -> Iterator[FileStatus]:
+    ) -> SyncStatusListing:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
@@ -150,27 +157,29 @@ class S3kSyncClient(BlockingClient):
         name of user metadata that they have; such entries are found by an index, without listing
         the directory, each once and in no order. Raises PathNotFoundError, InvalidArgumentError.
         """
-        return self._each(
-            lambda fs: fs.find(
-                path,
-                pattern=pattern,
-                type=type,
-                min_size=min_size,
-                max_size=max_size,
-                newer_than=newer_than,
-                older_than=older_than,
-                metadata=metadata,
+        return SyncStatusListing(
+            self._each(
+                lambda fs: fs.find(
+                    path,
+                    pattern=pattern,
+                    type=type,
+                    min_size=min_size,
+                    max_size=max_size,
+                    newer_than=newer_than,
+                    older_than=older_than,
+                    metadata=metadata,
+                )
             )
         )
 
-    def glob(self, pattern: str) -> Iterator[FileStatus]:
+    def glob(self, pattern: str) -> SyncStatusListing:
         """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
         order.
 
         See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
         Raises InvalidArgumentError.
         """
-        return self._each(lambda fs: fs.glob(pattern))
+        return SyncStatusListing(self._each(lambda fs: fs.glob(pattern)))
 
     def content_summary(self, path: Path) -> ContentSummary:
         """Bytes, files and directories of a subtree, itself included; files being written are not
@@ -221,7 +230,8 @@ class S3kSyncClient(BlockingClient):
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, PermissionDeniedError,
         CredentialsError, InvalidArgumentError, UnsupportedError (the data is not in S3, or in a
-        volume with tiers; a file that was appended to or changed in place: see `compact`).
+        volume with tiers; a file that was appended to or changed in place: see `compact`; an empty
+        file without an object: `write` creates one).
         """
         return self._call(lambda fs: fs.presign(path, expires=expires, method=method))
 

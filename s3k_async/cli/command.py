@@ -319,6 +319,20 @@ def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Ca
     )
 
 
+def adopted_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--adopted BUCKET[/PREFIX]`, repeatable: other buckets with adopted objects; `what` is the
+    help."""
+
+    def names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(given):
+            raise click.UsageError("--adopted needs the name of a bucket: BUCKET or BUCKET/PREFIX")
+        return given
+
+    return click.option(
+        "--adopted", multiple=True, metavar="BUCKET[/PREFIX]", callback=names, help=what
+    )
+
+
 def capacity_options(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--read-units N` and `--write-units N`: limits of what the command consumes in the table."""
 

@@ -36,8 +36,8 @@ _BY_MESSAGE: Final[Mapping[tuple[str | None, str], str]] = {
     ("cp", "a directory is at the path"): "",  # the target, where no object can be copied to
     ("mv", "a directory is at the path"): "",
     ("mv", "no such parent directory"): "s3k mkdir -p creates it",
-    ("sync", "a directory is at the path"): "--delete removes it",
-    ("sync", "a file is at the path"): "--delete removes it",
+    ("sync", "the target has a directory at the path"): "--delete removes it",
+    ("sync", "the target has a file at the path"): "--delete removes it",
 }
 """Before `_BY_COMMAND`."""
 _EXPANDING: Final = frozenset(

@@ -18,6 +18,7 @@ from s3k_async.errors import (
     ThrottledError,
     UnreachableError,
     UnsupportedError,
+    VolumeNotFoundError,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ _REMEDIES: Final[tuple[tuple[type[S3kError], str], ...]] = (
     (RequestTimeoutError, "try again, or with a longer --timeout"),
     (ThrottledError, "try again later; the service limits requests"),
     (UnreachableError, "correct the endpoint or the network, and try again"),
+    (VolumeNotFoundError, "correct the name"),
 )
 """By class of error, in the order in which they are looked up."""
 

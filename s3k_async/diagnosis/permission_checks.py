@@ -7,7 +7,7 @@ separate key and removed afterwards, unless the diagnosis is read-only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -29,6 +29,7 @@ from s3k_async.backends.ports.items import (
 from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.backends.ports.service_inspection import DiskInspection
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
+from s3k_async.config import S3Bucket
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, passed, skipped
 from s3k_async.diagnosis.volume_parts import BlobPart, TablePart, VolumeParts
 from s3k_async.errors import (
@@ -38,12 +39,13 @@ from s3k_async.errors import (
     CredentialsError,
     PermissionDeniedError,
     UnsupportedError,
+    VolumeNotFoundError,
 )
 from s3k_async.txn.volume_record import RECORD_KEY, TAG
 from s3k_async.volumes.claims import CLAIM
 from s3k_async.volumes.iam_policies import Role, needs_of
 
-__all__ = ["permission_checks", "write_checks"]
+__all__ = ["adopted_checks", "permission_checks", "write_checks"]
 
 _Probe: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -85,6 +87,25 @@ def permission_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Ite
             )
 
 
+def adopted_checks(
+    parts: VolumeParts, role: Role, places: Sequence[S3Bucket]
+) -> Iterator[HealthCheck]:
+    """The checks that a role can list and read the objects of other buckets, of which files are
+    adopted, with the actions of its policy there."""
+    data = parts.blobs[0]
+    for place in places:
+        where = f"{place.bucket}/{place.prefix}".rstrip("/")
+        name = f"adopted {where}"
+        if data.location.iam_objects is None:
+            yield HealthCheck(name, partial(_skip, "only data in S3 adopts from other buckets"))
+        elif role == "gc":
+            yield HealthCheck(name, partial(_skip, "the role gc does not read adopted objects"))
+        else:
+            for action in ("ListBucket", *sorted(needs_of("reader").data)):
+                probe = partial(_read_adopted, data, place, action)
+                yield _check(f"{name} s3:{action}", data, f"{role} --adopted {where}", probe)
+
+
 def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator[HealthCheck]:
     """The checks that write, read and remove an object of their own, of a role that writes."""
     if role == "reader":
@@ -101,8 +122,9 @@ def write_checks(parts: VolumeParts, role: Role, *, read_only: bool) -> Iterator
         )
 
 
-def _check(name: str, part: TablePart | BlobPart, role: Role, probe: _Probe | str) -> HealthCheck:
-    """`probe`: what shows the permission, or why there is nothing."""
+def _check(name: str, part: TablePart | BlobPart, policy: str, probe: _Probe | str) -> HealthCheck:
+    """`policy`: the arguments of `s3k policy`; `probe`: what shows the permission, or why there is
+    nothing."""
 
     async def run() -> CheckResult:
         if part.blocked:
@@ -114,7 +136,7 @@ def _check(name: str, part: TablePart | BlobPart, role: Role, probe: _Probe | st
         except CredentialsError:
             raise
         except PermissionDeniedError as error:
-            return failed(error, f"grant it: s3k policy {role} prints the policy of the role")
+            return failed(error, f"grant it: s3k policy {policy} prints the policy of the role")
         except (BlobNotFoundError, ConditionFailedError):
             pass
         return passed("allowed")
@@ -171,7 +193,7 @@ def _blob_probe(parts: VolumeParts, part: BlobPart, action: str, *, wide: bool) 
     probes: dict[str, _Probe] = {
         "AbortMultipartUpload": partial(place.abort_upload, Unfinished(key, "0" * 32, 0)),
         "GetObject": partial(place.get, CLAIM, 0, 1),
-        "GetObjectVersion": partial(_read_version, place),
+        "GetObjectVersion": partial(_read_version, place, CLAIM),
         "ListBucket": place.now_ms if wide else partial(_scoped(parts, place).list, limit=1),
         "ListBucketMultipartUploads": partial(_first_upload, place),
     }
@@ -188,11 +210,36 @@ def _scoped(parts: VolumeParts, place: RetryingBlobs) -> RetryingBlobs:
     return place if parts.record is None else place.below(parts.record.scope)
 
 
-async def _read_version(place: RetryingBlobs) -> None:
+async def _read_version(place: RetryingBlobs, key: str) -> None:
     """Read a version that exists: without ListBucketVersions, S3 may forbid what is missing."""
-    found = await place.head(CLAIM)
+    try:
+        found = await place.head(key)
+    except PermissionDeniedError as error:
+        raise UnsupportedError("no version is known without s3:GetObject") from error
     version = found.version if found is not None else ""
-    await at_version(place, version or "null").get(CLAIM, 0, 1)
+    await at_version(place, version or "null").get(key, 0, 1)
+
+
+async def _read_adopted(data: BlobPart, place: S3Bucket, action: str) -> None:
+    """A call that needs the action on the first object below a prefix of another bucket. Raises
+    UnsupportedError if no object to read is known."""
+    objects = data.blobs.in_bucket(place.bucket)
+    if objects is None:
+        raise VolumeNotFoundError("no bucket can have this name", path=place.bucket)
+    try:
+        found = (await objects.list(place.prefix, limit=1)).blobs
+    except (PermissionDeniedError, VolumeNotFoundError) as error:
+        if action == "ListBucket":
+            raise
+        raise UnsupportedError("the objects cannot be listed") from error
+    if action == "ListBucket":
+        return
+    if not found:
+        raise UnsupportedError("there is no object to read")
+    if action == "GetObject":
+        await objects.get(found[0].key, 0, 1)
+    else:
+        await _read_version(objects, found[0].key)
 
 
 async def _first_upload(place: RetryingBlobs) -> None:

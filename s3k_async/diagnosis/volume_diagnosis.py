@@ -12,7 +12,7 @@ from typing import Final
 
 from s3k_async._core.concurrency import gather
 from s3k_async._core.runtime import SYSTEM, Runtime
-from s3k_async.config import BlobLocation, TableLocation, VolumeConfig
+from s3k_async.config import BlobLocation, S3Bucket, TableLocation, VolumeConfig
 from s3k_async.diagnosis.check_result import (
     CheckResult,
     CheckStatus,
@@ -22,7 +22,11 @@ from s3k_async.diagnosis.check_result import (
     run_checks,
 )
 from s3k_async.diagnosis.leftover_checks import leftover_checks
-from s3k_async.diagnosis.permission_checks import permission_checks, write_checks
+from s3k_async.diagnosis.permission_checks import (
+    adopted_checks,
+    permission_checks,
+    write_checks,
+)
 from s3k_async.diagnosis.record_checks import mark_checks, record_checks
 from s3k_async.diagnosis.service_checks import access_check, contact_checks
 from s3k_async.diagnosis.setting_checks import setting_checks
@@ -52,6 +56,7 @@ async def diagnose(
     config: VolumeConfig,
     *,
     role: Role | None = None,
+    adopted: Sequence[S3Bucket] = (),
     read_only: bool = False,
     seconds: float = TIMEOUT,
     session: object | Mapping[str, object] | None = None,
@@ -61,7 +66,8 @@ async def diagnose(
 
     Without a role nothing is written. With one its permissions are checked; a role that writes
     puts, reads and removes an object of its own in each location, and with BatchWriteItem an item,
-    unless `read_only`. Each check takes at most so many `seconds`; none raises.
+    unless `read_only`. `adopted`: other buckets, whose adopted objects the role has to read. Each
+    check takes at most so many `seconds`; none raises.
     """
     results = await run_checks([versions_check()], seconds)
     async with AsyncExitStack() as stack:
@@ -77,6 +83,7 @@ async def diagnose(
         if role is not None:
             checks = [
                 *permission_checks(parts, role, read_only=read_only),
+                *adopted_checks(parts, role, adopted),
                 *write_checks(parts, role, read_only=read_only),
             ]
             results += await run_checks(checks, seconds)

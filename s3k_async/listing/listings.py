@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "BATCH_ROWS",
     "EntryType",
     "Filter",
     "Listing",

@@ -164,8 +164,8 @@ class ReceivedCredentials:
             raise CredentialsError(
                 "the credentials that the driver of Spark delegated have expired, at "
                 f"{when:%Y-%m-%d %H:%M:%S} UTC. Each stage receives new ones, but a DataFrame "
-                "keeps those with which it was created or first planned: create it again, or use "
-                "shorter stages, a longer role_duration, or credentials of the executors"
+                "keeps those with which it was created or first planned: create or load it again, "
+                "or use shorter stages, a longer role_duration, or credentials of the executors"
             )
         return found
 

@@ -629,7 +629,8 @@ class PhysicalStorage:
             return
         if not parse_extents(physical):
             raise UnsupportedError(
-                "the file is empty, and has no physical object; writing it by itself creates one",
+                "the file is empty, and has no physical object: s3k put of this file alone creates "
+                "one, as does writing it by itself",
                 path=physical,
             )
         raise UnsupportedError(

@@ -252,7 +252,7 @@ class _SyncRun:
                 (NotDirectoryError, "file") if each.left.is_dir else (IsDirectoryError, "directory")
             )
             where = self._target.full_name(each.path)
-            self._fail(each.left, kind(f"a {name} is at the path", path=where))
+            self._fail(each.left, kind(f"the target has a {name} at the path", path=where))
             return False
         self._blocked += 1
         if self._options.dry_run:

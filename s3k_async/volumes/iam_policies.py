@@ -22,7 +22,7 @@ from s3k_async.storage.storage_rules import StorageRules
 from s3k_async.txn.volume_record import RECORD_KEY
 from s3k_async.volumes.connections import hot_location, log_location
 
-__all__ = ["ROLES", "Needs", "Role", "iam_policy", "needs_of"]
+__all__ = ["ROLES", "Needs", "Role", "adopted_buckets", "iam_policy", "needs_of"]
 
 Role: TypeAlias = Literal["reader", "writer", "gc", "spark", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -117,6 +117,12 @@ _ON_ITEMS: Final = frozenset(
 def needs_of(role: Role) -> Needs:
     """The actions that a role needs."""
     return _NEEDS[role]
+
+
+def adopted_buckets(places: Iterable[str]) -> list[S3Bucket]:
+    """Other buckets with adopted objects, given as `BUCKET` or `BUCKET/PREFIX`, each once. Raises
+    ConfigError for one that is none."""
+    return [S3Bucket.parse(each, AwsConfig()) for each in dict.fromkeys(places)]
 
 
 def iam_policy(
@@ -217,7 +223,7 @@ def _on_objects(
 
 def _on_adopted(places: Sequence[str], partition: str) -> list[dict[str, Any]]:
     """That a role may read, and list, the objects of other buckets, of which files are adopted."""
-    found = [S3Bucket.parse(each, AwsConfig()) for each in dict.fromkeys(places)]
+    found = adopted_buckets(places)
     statements = []
     for number, place in enumerate(found, 1):
         bucket = f"arn:{partition}:s3:::{place.bucket}"

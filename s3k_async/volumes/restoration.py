@@ -17,6 +17,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     NotAVolumeError,
+    PathNotFoundError,
     ReadOnlyVolumeError,
     UnsupportedError,
     VolumeMismatchError,
@@ -193,7 +194,7 @@ async def restore_volume(
     instead of this process, as the Spark job does.
 
     Raises VolumeNotFoundError (no location has the volume's mark, or the hot location has none),
-    NotAVolumeError,
+    PathNotFoundError (nothing that exists or was lost is at or below `subtree`), NotAVolumeError,
     VolumeFormatError (the volume needs a newer version),
     ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
     ItemFormatError (repair the table first), and the services' errors. Damage is in the report.
@@ -242,28 +243,55 @@ async def restore_volume(
             if dry_run:
                 decided = await plan(table)
                 decided.close()
+                if await _is_nowhere(table, top, decided.report):
+                    raise _not_found(top)
                 return decided.report
         finally:
             if table is not None:
                 await table.close()
-        lock = VolumeLock("restore", top, runtime)
-        create = subtree is None
-        async with exclusive_volume(
-            config, lock, create=create, runtime=runtime, session=session
-        ) as volume:
-            if create and not lock.touched:
-                await _need_empty(volume, where)
-            # Clients may have used the table until it was lost, even if it is created again here.
-            lock.alone = False
-            await lock.wait_for_clients_to_stop()
-            lock.touched = True
-            decided = await plan(volume)
-            try:
-                decided.report.run = runtime.uuid()
-                await decided.write(volume, lock)
-            finally:
-                decided.close()
-            return decided.report
+        return await _restored(config, subtree, plan, runtime, session)
+
+
+async def _restored(
+    config: VolumeConfig,
+    subtree: str | None,
+    plan: Callable[[Volume], Awaitable[PlannedRestore]],
+    runtime: Runtime,
+    session: object | Mapping[str, object] | None,
+) -> RestoreReport:
+    """Plan and write a restore under the volume lock. Raises as `restore_volume`."""
+    top, create = subtree or ROOT, subtree is None
+    lock = VolumeLock("restore", top, runtime)
+    async with exclusive_volume(
+        config, lock, create=create, runtime=runtime, session=session
+    ) as volume:
+        if create and not lock.touched:
+            await _need_empty(volume, config.where)
+        # Clients may have used the table until it was lost, even if it is created again here.
+        lock.alone = False
+        await lock.wait_for_clients_to_stop()
+        lock.touched = True
+        decided = await plan(volume)
+        try:
+            decided.report.run = runtime.uuid()
+            await decided.write(volume, lock)
+        finally:
+            decided.close()
+        is_nowhere = await _is_nowhere(volume, top, decided.report)
+    if is_nowhere:  # the volume is unlocked again
+        raise _not_found(top)
+    return decided.report
+
+
+async def _is_nowhere(table: Volume | None, path: str, report: RestoreReport) -> bool:
+    """Whether nothing at or below a path exists, was lost or is damaged."""
+    if table is None or path == ROOT or report.counts.total():
+        return False
+    return await table.store.unrestricted().get(path) is None
+
+
+def _not_found(path: str) -> PathNotFoundError:
+    return PathNotFoundError("nothing that exists or was lost is at or below the path", path=path)
 
 
 def _require_restorable(flags: Collection[str], what: str, config: VolumeConfig) -> None:

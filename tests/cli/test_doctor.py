@@ -103,6 +103,18 @@ def test_without_a_volume_the_settings_are_the_failure(cli: Cli) -> None:
         assert failure["remedy"]
 
 
+def test_adopted_objects_where_there_are_no_buckets(cli: Cli) -> None:
+    cli.ok("init", "./vol")
+    done = cli.ok("doctor", "./vol", "--role", "reader", "--adopted", "drop/2026")
+    assert "skipped  adopted drop/2026: only data in S3 adopts from other buckets" in done.lines
+
+
 def test_arguments_that_cannot_be_meant(cli: Cli) -> None:
-    for arguments in (("./vol:/a",), ("./vol", "--role", "king"), ("./vol", "--timeout", "0")):
+    for arguments in (
+        ("./vol:/a",),
+        ("./vol", "--role", "king"),
+        ("./vol", "--timeout", "0"),
+        ("./vol", "--adopted", "drop"),
+        ("./vol", "--role", "reader", "--adopted", ""),
+    ):
         cli.fails(2, "doctor", *arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -45,3 +46,16 @@ def test_an_embedded_volume_has_no_urls(cli: Cli) -> None:
     cli.ok("init", "./vol")
     cli.ok("put", "-", "./vol:/f", stdin=b"x")
     assert "only data in S3" in cli.fails(1, "presign", "./vol:/f").errors
+
+
+def test_an_empty_file_that_was_written_in_bulk_has_no_url(cli: Cli) -> None:
+    Path("many").mkdir()
+    Path("many/empty").touch()
+    Path("many/full").write_text("x")
+    cli.ok("init", "./vol")
+    cli.ok("put", "-r", "many", "./vol:/d")
+    refused = cli.fails(1, "presign", "./vol:/d/empty").errors
+    assert refused == (
+        "s3k: the file is empty, and has no physical object: s3k put of this file alone creates "
+        "one, as does writing it by itself: /d/empty\n"
+    )

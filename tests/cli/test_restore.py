@@ -119,3 +119,25 @@ def test_what_cannot_be_restored_is_told(cli: Cli, volume: str, small_tree: Tree
 def test_where_no_volume_was(cli: Cli, volume: str) -> None:
     assert "no volume at this location" in cli.fails(3, "fsck", "restore", "memory://nobody").errors
     cli.fails(2, "fsck", "restore", f"{volume}/a")
+
+
+@pytest.mark.parametrize("layout", ["path", "tree"])
+def test_a_path_that_is_nowhere_is_an_error(cli: Cli, layout: str) -> None:
+    """Not the path of an entry that exists or was lost. The volume is unlocked again."""
+    cli.ok("init", "./vol", "--layout", layout)
+    for name in ("/a/kept", "/a/lost", "/b/lost"):
+        cli.ok("put", "-", f"./vol:{name}", stdin=b"1")
+    restore = ("fsck", "restore", "./vol", "--subtree")
+    for path in ("/never", "/a/never", "/a/kept/below"):
+        for more in ((), ("--yes",)):
+            errors = cli.fails(3, *restore, path, *more).errors
+            assert (
+                errors == f"s3k: nothing that exists or was lost is at or below the path: {path}\n"
+            )
+    lose_entry("./vol", "/a/lost")
+    lose_entry("./vol", "/b/lost")
+    lose_entry("./vol", "/b")
+    assert cli.ok(*restore, "/a/kept", "--json").json()["files"] == 0
+    assert cli.ok(*restore, "/a/lost", "--json").json()["files"] == 1
+    assert cli.ok(*restore, "/b", "--yes", "--json").json()["files"] == 1
+    assert cli.ok("cat", "./vol:/b/lost").output == b"1"

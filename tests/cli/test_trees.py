@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import S3Bucket
-from s3k_async.trees import open_bucket
+from s3k_async.trees import TreeEntry, VolumeTree, open_bucket
 from tests.cli.conftest import Cli
 from tests.engines.object_versions import delete_version, set_versioning
 from tests.engines.process import Engine
@@ -259,10 +260,32 @@ def test_a_directory_in_the_way_names_the_option(cli: Cli, volume: str, local: P
     cli.ok("mkdir", "-p", "/in/a")
     cli.ok("put", "-", "/in/sub", stdin=b"file")
     assert cli("sync", "src", ":/in").errors.splitlines() == [
-        f"s3k: a directory is at the path; --delete removes it: {volume}/in/a",
-        f"s3k: a file is at the path; --delete removes it: {volume}/in/sub",
+        f"s3k: the target has a directory at the path; --delete removes it: {volume}/in/a",
+        f"s3k: the target has a file at the path; --delete removes it: {volume}/in/sub",
     ]
     assert "--delete" not in cli("import", "src", ":/in").errors
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_change_of_the_source_meanwhile_advises_no_deletion(
+    cli: Cli, volume: str, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """After the listing, a file is removed, or replaced by a directory."""
+    cli.ok("put", "-", "/in/a", stdin=b"1")
+    content = VolumeTree.content
+
+    async def late(self: VolumeTree, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
+        await self.client.delete("/in/a")
+        if is_replaced:
+            await self.client.makedirs("/in/a")
+        async with aclosing(content(self, entry)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    monkeypatch.setattr(VolumeTree, "content", late)
+    done = cli("sync", ":/in", "out")
+    said = "a directory is at the path" if is_replaced else "no such file"
+    assert (done.code, done.errors) == (10, f"s3k: {said}: /in/a: out/a\n")
 
 
 def test_the_directory_of_an_embedded_volume_is_the_volume(cli: Cli, local: Path) -> None:

@@ -22,6 +22,8 @@ from s3k_async.errors import (
     PathNotFoundError,
     UncommittedFileError,
 )
+from s3k_async.listing import batch_listing
+from s3k_async.listing.batch_listing import BatchListing, StatusListing
 from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import ContentSummary
 from s3k_async.storage.physical import checksum_of
@@ -297,10 +299,34 @@ async def test_a_listing_as_a_table(fs: S3kClient) -> None:
         await fs.list_batches("/nothing").to_arrow()
 
 
+async def test_every_listing_of_statuses_as_a_data_frame(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_listing, "BATCH_ROWS", 2)
+    await plant(fs)
+    await fs.set_attributes("/z/five", uid=7)
+    wanted = await fs.list_batches("/", recursive=True, sorted=True).to_arrow()
+    for listing in (fs.list("/", recursive=True), fs.find("/"), fs.glob("/**")):
+        table = await listing.to_arrow()
+        assert table.sort_by("path") == wanted.sort_by("path")
+    frame = await fs.find("/", min_size=21).to_pandas()
+    assert sorted(frame["path"]) == ["/a/b/three.txt", "/a/two.csv"]
+    assert frame.dtypes.equals(wanted.to_pandas().dtypes)
+    listing = fs.list("/", recursive=True, sorted=True)
+    first = await anext(listing)
+    assert [first.path, *(await listing.to_pandas())["path"]] == wanted["path"].to_pylist()
+    assert (await listing.to_arrow()).num_rows == 0
+    assert (await fs.find("/", pattern="nothing").to_pandas()).dtypes["size"] == "int64"
+    with pytest.raises(PathNotFoundError):
+        await fs.list("/nothing").to_pandas()
+
+
 async def test_a_data_frame_without_pandas(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"s3k-async\[pandas\]"):
-        await fs.list_batches("/").to_pandas()
+    listings: list[BatchListing | StatusListing] = [fs.list_batches("/"), fs.list("/")]
+    for listing in listings:
+        with pytest.raises(ConfigError, match=r"s3k-async\[pandas\]"):
+            await listing.to_pandas()
 
 
 async def test_summaries(fs: S3kClient) -> None:

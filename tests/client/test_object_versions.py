@@ -152,6 +152,9 @@ async def test_the_version_stays_with_the_file(
         await dump_volume(fs._volume(), dump)
         dumped = await anyio.Path(dump).read_text(encoding="utf-8")
         assert f'"version:{here.version}"' in dumped
+        table = await fs.list("/moved").to_arrow()
+        assert table == await fs.list_batches("/moved").to_arrow()
+        assert table["checksum"].to_pylist() == [f"version:{here.version}"]
         await load_volume(dump, other, bytes_from=fs._volume())
         async with S3kClient(config=other) as loaded:
             assert await loaded.read("/moved") == DATA

@@ -89,6 +89,19 @@ async def test_a_file_in_several_objects_has_no_url(fs: S3kClient) -> None:
     assert await fetch(await fs.presign("/f")) == (200, b"x" * 10 + b"1" + b"x" * 79)
 
 
+@volume_backends("dynoxide+seaweedfs")
+async def test_an_empty_file_without_an_object_has_no_url(fs: S3kClient) -> None:
+    await fs.write_many([("/written", b"")])
+    await fs.write("/truncated", b"x")
+    await fs.truncate("/truncated", 0)
+    for path in ("/written", "/truncated"):
+        with pytest.raises(UnsupportedError, match="s3k put of this file alone") as refused:
+            await fs.presign(path)
+        assert refused.value.path == path
+        await fs.write(path, b"")
+        assert await fetch(await fs.presign(path)) == (200, b"")
+
+
 @volume_backends("memory", "embedded", "rocksdb", "redis")
 async def test_only_data_in_s3_has_urls(fs: S3kClient) -> None:
     await fs.write("/d/f", b"x")

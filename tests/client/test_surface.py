@@ -10,7 +10,7 @@ from typing import Any, Literal, get_overloads, overload
 
 import pytest
 
-from s3k_async._sync.sync_batch_listing import SyncBatchListing
+from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -19,7 +19,7 @@ from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
-from s3k_async.listing.batch_listing import BatchListing
+from s3k_async.listing.batch_listing import BatchListing, StatusListing
 from s3k_async.objects import ObjectStore, SyncObjectStore
 from s3k_async.transaction import Transaction
 from tests.sync_surface import TWINS, Twin
@@ -34,6 +34,7 @@ PAIRS = [
     (FileWriter, SyncFileWriter),
     (StagedWriter, SyncStagedWriter),
     (BatchListing, SyncBatchListing),
+    (StatusListing, SyncStatusListing),
 ]
 
 BLOCKING = {
@@ -41,6 +42,7 @@ BLOCKING = {
     "Opening[FileReader] | Opening[FileWriter]": "SyncFileReader | SyncFileWriter",
     "Opening[FileWriter]": "SyncFileWriter",
     "Opening[StagedWriter]": "SyncStagedWriter",
+    "StatusListing": "SyncStatusListing",
     "Transaction": "SyncTransaction",
     "Trash": "SyncTrash",
 }
@@ -55,6 +57,7 @@ NOT_SHARED = {
     FileReader: {"take", "take_into", "move", "release", "need_open"},
     FileWriter: STEPS,
     StagedWriter: STEPS,
+    StatusListing: {"aclose"},
     SyncFileReader: {"readall", "write"},
     SyncFileWriter: REFUSED,
     SyncStagedWriter: REFUSED,

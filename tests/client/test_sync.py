@@ -75,6 +75,12 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert pa.Table.from_batches(fs.list_batches("/d")).num_rows == 2
     assert fs.list_batches("/d").to_arrow().num_rows == 2
     assert set(fs.list_batches("/d").to_pandas()["path"]) == {"/d/e", "/d/t"}
+    listing = fs.list("/d", sorted=True)
+    assert next(listing).path == "/d/e"
+    assert list(listing.to_pandas()["path"]) == ["/d/t"]
+    found = fs.find("/d", type="directory").to_arrow()
+    assert found == fs.list_batches("/d", sorted=True).to_arrow().slice(0, 1)
+    assert fs.glob("/nothing*").to_pandas().empty
     assert fs.checksum("/d/e/g") == fs.stat("/copy/e/g").checksum
     assert fs.transactions() == []
     assert fs.physical_path("/d/e/g").startswith(("memory://", "file://"))

@@ -38,7 +38,7 @@ from s3k_async.volumes.claims import CLAIM
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.engines.iam_gate import ACCOUNT, gate_before
 from tests.engines.process import Engine, free_ports
-from tests.engines.volumes import VolumeMaker, closing_client, volume_backends
+from tests.engines.volumes import VolumeMaker, closing_client, fresh_name, volume_backends
 from tests.proxy import Answer, Delay, FaultProxy, Rewrite, dynamodb_error
 
 on_engines = volume_backends("dynoxide+seaweedfs")
@@ -336,6 +336,77 @@ async def test_an_action_of_a_role_that_is_denied(
         gate.policy = None
     assert [each.name for each in diagnosis.of("failure")] == [check]
     assert f"s3k policy {role}" in found(diagnosis, check, "failure", action).remedy
+
+
+@pytest.fixture
+async def drop(located: Located) -> AsyncIterator[S3Bucket]:
+    """Another bucket, with an object below a prefix, of which files may be adopted."""
+    place = S3Bucket(fresh_name("drop"), "2026/", located.bucket.aws)
+    blobs = place.open(OpenContext())
+    await blobs.create()
+    await blobs.put("f", b"data")
+    yield place
+    await blobs.drop()
+    await blobs.close()
+
+
+@on_engines
+@pytest.mark.parametrize(
+    ("action", "skipped"),
+    [
+        ("s3:ListBucket", ["s3:GetObject", "s3:GetObjectVersion"]),
+        ("s3:GetObject", ["s3:GetObjectVersion"]),
+        ("s3:GetObjectVersion", []),
+    ],
+)
+async def test_an_action_on_adopted_objects_that_is_denied(
+    located: Located, drop: S3Bucket, action: str, skipped: list[str]
+) -> None:
+    where = f"{drop.bucket}/2026"
+    with gate_before(str(located.table.aws.endpoint), str(located.bucket.aws.endpoint)) as gate:
+        config = replace(
+            located.at_table(endpoint=gate.endpoint),
+            data=located.at_data(endpoint=gate.endpoint).data,
+        )
+        policy = iam_policy(config, "reader", adopted=[where], account=ACCOUNT)
+        gate.policy = policy
+        healthy = await diagnose(config, role="reader", adopted=[drop])
+        assert {each.status for each in healthy.results if each.name.startswith("adopted")} == {
+            "ok"
+        }
+        for statement in policy["Statement"]:
+            if statement["Sid"].startswith("Adopted"):
+                statement["Action"] = [each for each in statement["Action"] if each != action]
+        diagnosis = await diagnose(config, role="reader", adopted=[drop])
+        gate.policy = None
+    check = f"adopted {where} {action}"
+    assert [each.name for each in diagnosis.of("failure")] == [check]
+    remedy = found(diagnosis, check, "failure", action).remedy
+    assert f"s3k policy reader --adopted {where} " in remedy
+    assert {each.name for each in diagnosis.of("skipped")} >= {
+        f"adopted {where} {each}" for each in skipped
+    }
+
+
+@on_engines
+async def test_adopted_objects_of_a_bucket_that_is_missing_or_empty(
+    located: Located, drop: S3Bucket
+) -> None:
+    missing = replace(drop, bucket=fresh_name("missing"))
+    empty = replace(drop, prefix="2027/")
+    misnamed = S3Bucket("arn:aws:s3:::drop")
+    diagnosis = await diagnose(
+        located.config, role="writer", adopted=[drop, missing, empty, misnamed]
+    )
+    for place, text in ((missing, missing.bucket), (misnamed, "no bucket can have this name")):
+        name = f"adopted {place.bucket}/{place.prefix}".rstrip("/")
+        assert "name" in found(diagnosis, f"{name} s3:ListBucket", "failure", text).remedy
+    assert named(diagnosis, f"adopted {drop.bucket}/2026 s3:GetObject").status == "ok"
+    assert named(diagnosis, f"adopted {drop.bucket}/2027 s3:ListBucket").status == "ok"
+    reading = named(diagnosis, f"adopted {drop.bucket}/2027 s3:GetObject")
+    assert (reading.status, reading.found) == ("skipped", "there is no object to read")
+    collecting = await diagnose(located.config, role="gc", adopted=[drop])
+    assert "gc" in named(collecting, f"adopted {drop.bucket}/2026").found
 
 
 @in_memory

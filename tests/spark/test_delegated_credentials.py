@@ -197,7 +197,7 @@ async def test_a_dataframe_keeps_the_credentials_with_which_it_was_created(
         services.sts.rule(Rewrite(expired))
         frame = read_parquet(spark, "/five", volume=services.volume)
         services.sts.clear()
-        with pytest.raises(Exception, match=r"CredentialsError: .*: create it again"):
+        with pytest.raises(Exception, match=r"CredentialsError: .*: create or load it again"):
             frame.count()
         return read_parquet(spark, "/five", volume=services.volume).count()
 
@@ -237,6 +237,39 @@ async def test_the_data_source_gets_credentials_when_spark_plans_it(
             assert len(list(fs.list("/five"))) == 2
 
     await to_thread.run_sync(read_and_write)
+
+
+async def test_spark_plans_a_table_for_each_query_and_a_dataframe_once(
+    spark: SparkSession, services: Services, moto_s3: Engine
+) -> None:
+    """Spark keeps the function of the tasks with what `load` returned, so also for every DataFrame
+    that is made from it; a table of the catalog is loaded for each query."""
+    keys = dict(zip(CREDENTIALS, (moto_s3.access_key, moto_s3.secret_key), strict=True))
+
+    def used_again() -> None:
+        write_five(services.volume)
+        with task_environment(spark, keys):
+            register(spark, volume=services.volume, short_name="fives", options={"path": "/five"})
+        frame = spark.read.format("fives").load()
+        spark.sql("CREATE TABLE fives USING fives")
+        table = spark.table("fives")
+        services.sts.rule(Rewrite(expired))
+        for first in (frame, table):
+            with pytest.raises(Exception, match=r"CredentialsError: .*have expired"):
+                first.count()
+        services.sts.clear()
+        for kept in (frame, frame.where("id < 3"), table):
+            with pytest.raises(Exception, match=r"CredentialsError: .*load it again"):
+                kept.count()
+        assert services.actions == []
+        assert spark.table("fives").count() == 5
+        assert set(services.actions) == {"GetSessionToken"}
+        assert spark.read.format("fives").load().count() == 5
+
+    try:
+        await to_thread.run_sync(used_again)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS fives")
 
 
 async def test_what_cannot_be_delegated(spark: SparkSession, services: Services) -> None:

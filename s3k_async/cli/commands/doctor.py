@@ -6,15 +6,15 @@ from typing import Any, Final, cast
 
 import click
 
-from s3k_async.cli.command import Amount, VolumeCommand
+from s3k_async.cli.command import Amount, VolumeCommand, adopted_option
 from s3k_async.cli.exit_codes import ExitCode, exit_code
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.diagnosis.check_result import CheckResult, HealthCheck, failed, run_checks
 from s3k_async.diagnosis.volume_diagnosis import TIMEOUT, Diagnosis, diagnose, versions_check
-from s3k_async.errors import ConfigError, UnsupportedError
-from s3k_async.volumes.iam_policies import ROLES, Role
+from s3k_async.errors import ConfigError, InvalidArgumentError, UnsupportedError
+from s3k_async.volumes.iam_policies import ROLES, Role, adopted_buckets
 
 __all__ = ["doctor"]
 
@@ -28,6 +28,7 @@ _REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
     type=click.Choice(ROLES),
     help="Also check the permissions of this role of s3k policy.",
 )
+@adopted_option("Another bucket whose adopted objects the role has to read; repeatable.")
 @click.option("--read-only", is_flag=True, help="Skip the checks of a role that have to write.")
 @click.option(
     "--timeout",
@@ -39,7 +40,12 @@ _REMEDY: Final = "correct the configuration; s3k init --help lists the settings"
 )
 @click.pass_obj
 def doctor(
-    invocation: Invocation, volume: str | None, role: str | None, read_only: bool, timeout: float
+    invocation: Invocation,
+    volume: str | None,
+    role: str | None,
+    adopted: tuple[str, ...],
+    read_only: bool,
+    timeout: float,
 ) -> None:
     """Check credentials, services, settings, the volume record, permissions and unfinished work.
 
@@ -49,12 +55,19 @@ def doctor(
     not count.
     """
     address = whole_volume(volume)
+    if adopted and role is None:
+        raise InvalidArgumentError("--adopted needs --role: the role that has to read the objects")
+    buckets = adopted_buckets(adopted)
 
     async def work(_: Clients) -> Diagnosis:
         try:
             config = invocation.resolve(address.volume)
             return await diagnose(
-                config, role=cast("Role | None", role), read_only=read_only, seconds=timeout
+                config,
+                role=cast("Role | None", role),
+                adopted=buckets,
+                read_only=read_only,
+                seconds=timeout,
             )
         except (ConfigError, UnsupportedError) as error:
             return await _unresolved(error, timeout)

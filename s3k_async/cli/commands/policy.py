@@ -7,7 +7,7 @@ from typing import cast
 
 import click
 
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, adopted_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.volume_addresses import whole_volume
 from s3k_async.errors import InvalidArgumentError
@@ -31,12 +31,7 @@ __all__ = ["policy"]
     metavar="ARN",
     help="The KMS key of the table, as in s3k init.",
 )
-@click.option(
-    "--adopted",
-    multiple=True,
-    metavar="BUCKET[/PREFIX]",
-    help="Another bucket whose objects are adopted; repeatable.",
-)
+@adopted_option("Another bucket whose objects are adopted; repeatable.")
 @click.option(
     "--account", default="*", metavar="ID", help="The id of the table's account [default: any]."
 )
@@ -68,8 +63,6 @@ def policy(
         raise InvalidArgumentError(
             "a policy names a KMS key by its ARN, not by its id or an alias", path=table_kms_key
         )
-    if not all(adopted):
-        raise InvalidArgumentError("--adopted needs the name of a bucket: BUCKET or BUCKET/PREFIX")
     config = invocation.resolve(address.volume)
     document = iam_policy(
         config,

@@ -2329,6 +2329,13 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/client/test_looking.py::test_a_listing_as_a_table",
     ),
     Defect(
+        "to_arrow: the version id of an adopted object is lost",
+        "listing/batch_listing.py",
+        "status.checksum or as_version(status.object_version)",
+        "status.checksum",
+        "tests/client/test_object_versions.py::test_the_version_stays_with_the_file",
+    ),
+    Defect(
         "to_pandas: a missing library that is no error of the package",
         "listing/batch_listing.py",
         "    except ImportError as error:",
@@ -3679,6 +3686,28 @@ DEFECTS: tuple[Defect, ...] = (
         "            is_conditional = False\n",
         "            is_conditional = True\n",
         f"{DIAGNOSIS}::test_a_service_without_conditional_writes",
+    ),
+    Defect(
+        "doctor: adopted objects are listed, and not read",
+        "diagnosis/permission_checks.py",
+        "        await objects.get(found[0].key, 0, 1)\n",
+        "        pass\n",
+        f"{DIAGNOSIS}::test_an_action_on_adopted_objects_that_is_denied",
+    ),
+    Defect(
+        "restore: a path that is nowhere is no error",
+        "volumes/restoration.py",
+        "        is_nowhere = await _is_nowhere(volume, top, decided.report)\n",
+        "        is_nowhere = False\n",
+        "tests/cli/test_restore.py::test_a_path_that_is_nowhere_is_an_error",
+    ),
+    Defect(
+        "sync: the remedy for the target is that for the source, too",
+        "cli/remedies.py",
+        '    ("sync", "the target has a directory at the path"): "--delete removes it",\n',
+        '    ("sync", "the target has a directory at the path"): "--delete removes it",\n'
+        '    ("sync", "a directory is at the path"): "--delete removes it",\n',
+        "tests/cli/test_trees.py::test_a_change_of_the_source_meanwhile_advises_no_deletion",
     ),
     Defect(
         "doctor: a warning is a failure",
