@@ -35,6 +35,7 @@ from s3k_async.backends.ports.items import (
     Key,
     Put,
     Update,
+    refusal_of,
 )
 from s3k_async.backends.ports.pagination import query_all
 from s3k_async.errors import (
@@ -317,13 +318,17 @@ class DueIndex:
 
     async def _put(self, item: Item) -> None:
         """Write an item. One that is there is replaced on the condition of being unchanged, so that
-        a runner that has read it keeps the new one."""
+        a runner that has read it keeps the new one. A write with an unknown outcome is refused by
+        the item of another one, too, and is repeated: an index may have too much."""
         condition = ABSENT
         while True:
             try:
                 await self._items.write(Put(item, condition))
-            except ConditionFailedError as error:
-                condition = _replacing(error.current.get(0))
+            except (ConditionFailedError, OutcomeUnknownError) as error:
+                refusal = refusal_of(error)
+                if refusal is None:
+                    raise
+                condition = _replacing(refusal.current.get(0))
                 await asyncio.sleep(0)
             else:
                 return
