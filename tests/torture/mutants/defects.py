@@ -809,8 +809,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an adopted object that was replaced and is read",
         "storage/change_detection.py",
-        "        return self._accepted.get(source.physical, source.etag)\n",
-        "        accepted = self._accepted.get(source.physical, source.etag)\n"
+        "        return self._accepted.get(source.physical) or source.etag\n",
+        "        accepted = self._accepted.get(source.physical) or source.etag\n"
         "        return None if source.is_adopted else accepted\n",
         "tests/client/test_adopting.py::test_a_replaced_object_is_never_read",
     ),
@@ -2230,9 +2230,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "change detection: a tag that was accepted is forgotten",
         "storage/change_detection.py",
-        "        self._accepted[source.physical] = found.etag\n",
+        "        self._remember(source, found.etag)\n",
         "",
         f"{DETECTION}::test_a_copied_volume_is_read_as_before",
+    ),
+    Defect(
+        "change detection: whole reads of a copy require the recorded tag each time",
+        "storage/change_detection.py",
+        "                self._remember(source, _OTHER)\n",
+        "",
+        f"{DETECTION}::test_whole_reads_of_a_copy_with_another_tag_send_one_request",
     ),
     Defect(
         "change detection: replaced bytes are cached in mode warn",
