@@ -4074,15 +4074,22 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "versions: any of several operations with one version counts",
         "oplog/entry_states.py",
-        "key=lambda operation: (operation.time_ms, operation.id),",
-        "key=lambda _: 0,",
+        "key=order_of_effect)",
+        "key=lambda _: 0)",
         f"{ENTRY_STATES}::test_of_several_operations_with_one_version_the_last_one_counts",
+    ),
+    Defect(
+        "of operations with one version the first one counts",
+        "oplog/log_reader.py",
+        "        committed=ranked[-1] if ranked else None,\n",
+        "        committed=ranked[0] if ranked else None,\n",
+        "tests/integrity/test_log_conflicts.py::test_fsck_takes_the_last_one_for_a_missing_entry",
     ),
     Defect(
         "versions: pending operations that count as happened",
         "oplog/entry_states.py",
-        '        (each.operation for each in found if each.state == "committed"),',
-        "        (each.operation for each in found),",
+        '(each.operation for each in found if each.state == "committed")',
+        "(each.operation for each in found)",
         f"{ENTRY_STATES}::test_what_is_pending_did_not_happen",
     ),
     Defect(
