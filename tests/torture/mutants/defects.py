@@ -3503,6 +3503,20 @@ DEFECTS: tuple[Defect, ...] = (
         f"{RULE_TRANSACTIONS}::test_a_refused_change_writes_no_item",
     ),
     Defect(
+        "rules: items of deleted files are kept as if their change may still come",
+        "bulk/due_entries.py",
+        "        if item.follows or now_ms - item.time_ms >= STALE_MS:\n",
+        "        if now_ms - item.time_ms >= STALE_MS:\n",
+        "tests/lifecycle/test_runners.py::test_runs_side_by_side_after_a_short_time",
+    ),
+    Defect(
+        "rules: an item before its entry that is not kept until the entry comes",
+        "namespace/due_index.py",
+        "        await self._add_all(wanted, follows=exist)\n",
+        "        await self._add_all(wanted, follows=True)\n",
+        "tests/lifecycle/test_moves.py::test_an_item_whose_change_never_came",
+    ),
+    Defect(
         "rules: a lost refusal because of a due item that leaves the outcome unknown",
         "txn/logged_write.py",
         "            except (ConditionFailedError, OutcomeUnknownError) as error:\n",
