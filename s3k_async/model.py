@@ -313,7 +313,7 @@ class FillStatistics:
     damaged: int = 0
     """Objects that were not copied, since they or their copy had other bytes than recorded."""
     failures: int = 0
-    """Errors of the services, after each of which no copy begins for a minute."""
+    """Copies that failed, after each of which no copy begins for a minute."""
 
     def __add__(self, other: FillStatistics) -> FillStatistics:
         return _sum(self, other)

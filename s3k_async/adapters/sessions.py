@@ -44,8 +44,12 @@ def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object
     async def posted() -> None:
         try:
             await call()
-        except S3kError as error:
-            _LOG.warning("cleaning up behind an abandoned object failed: %s", error)
+        except Exception as error:  # noqa: BLE001 - no caller waits for it
+            _LOG.warning(
+                "cleaning up behind an abandoned object failed: %s",
+                error,
+                exc_info=None if isinstance(error, S3kError) else error,
+            )
 
     def start() -> None:
         task = loop.create_task(posted())

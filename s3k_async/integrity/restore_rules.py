@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 from s3k_async.integrity.rule_table import Rule, RuleTable
 from s3k_async.model import ROOT, TRASH_ID, UNCOMMITTED, Deletion, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.log_reader import order_of_effect
 from s3k_async.storage.extents import has_extents, is_stored, physical_keys
 from s3k_async.table.stored_reader import ROOT_ENTRY
 from s3k_async.txn.lease import expired
@@ -452,7 +453,7 @@ def _pending(records: Sequence[LogRecord]) -> list[Operation]:
 
 
 def _last_state(records: Sequence[LogRecord]) -> Entry | None:
-    last = max(records, key=lambda record: record.operation.version).operation
+    last = max((record.operation for record in records), key=order_of_effect)
     return last.after or last.before
 
 

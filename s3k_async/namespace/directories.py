@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Self, TypeVar
@@ -58,7 +59,7 @@ from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
-__all__ = ["CONFIRMED_SECONDS", "DirectoryStore", "require_directories"]
+__all__ = ["CONFIRMED_SECONDS", "DirectoryStore", "require_directories", "requiring"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,6 +72,20 @@ DIRECTORIES: Final = 16
 CONFIRMED_SECONDS: Final = 5.0
 """In layout `tree`: how long after its directories were read an entry is changed without reading
 them again."""
+
+
+_REQUIRED: ContextVar[str] = ContextVar("s3k_required_directory", default="")
+
+
+@contextmanager
+def requiring(path: str) -> Iterator[None]:
+    """A creation in the body does not create this directory as a missing one above the new entry:
+    it raises PathNotFoundError with its path, and leaves no entry."""
+    token = _REQUIRED.set(path)
+    try:
+        yield
+    finally:
+        _REQUIRED.reset(token)
 
 
 class DirectoryStore(EntryReader):
@@ -190,7 +205,9 @@ class DirectoryStore(EntryReader):
         return directory
 
     def new_directory(self, path: str, parent: Entry) -> Entry:
-        """A new directory, created now."""
+        """A new directory, created now. Raises PathNotFoundError for one that is `requiring`."""
+        if path == _REQUIRED.get():
+            raise PathNotFoundError("the directory was removed or renamed", path=path)
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         made = Entry(
             path,

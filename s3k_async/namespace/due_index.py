@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
@@ -35,6 +36,7 @@ from s3k_async.backends.ports.items import (
     Key,
     Put,
     Update,
+    refusal_of,
 )
 from s3k_async.backends.ports.pagination import query_all
 from s3k_async.errors import (
@@ -97,7 +99,10 @@ class DueItems:
     def puts(self, identities: Iterable[str] | None = None) -> list[Put]:
         now_ms, runtime = self._runtime.now_ms(), self._runtime
         wanted = (one for each in self._chosen(identities) for one in self._wanted.get(each, ()))
-        items = [due_item(entry, due.time_ms, now_ms, runtime.uuid()) for entry, due in wanted]
+        items = [
+            due_item(entry, due.time_ms, now_ms, runtime.uuid(), follows=True)
+            for entry, due in wanted
+        ]
         # Two operations may write one key; a transaction has one action for each.
         by_key = {_key_of(item): item for item in items}
         return [Put(item, _replacing(self._stored.get(key))) for key, item in by_key.items()]
@@ -138,9 +143,9 @@ class DueIndex:
         await self._add_all(one for each in wanted.values() for one in each)
         return None
 
-    async def add_entries(self, entries: Iterable[Entry]) -> None:
+    async def add_entries(self, entries: Iterable[Entry], *, exist: bool = False) -> None:
         """Add files that are about to be written without being logged, as by a restore, or that a
-        listing has found."""
+        listing has found, which `exist`."""
         rules = await self.rules.current()
         wanted = []
         for entry in entries:
@@ -149,12 +154,12 @@ class DueIndex:
                 wanted.append((entry, due))
             elif not entry.is_dir and not _is_known(entry.path):
                 await self._request_scans(sorted(rules.rules))
-        await self._add_all(wanted)
+        await self._add_all(wanted, follows=exist)
 
     async def add(self, entry: Entry | None, due: DueTime | None) -> None:
-        """Add what is due on an entry, if anything is."""
+        """Add what is due on an entry that exists, if anything is."""
         if entry is not None and due is not None:
-            await self._add((entry, due))
+            await self._add((entry, due), follows=True)
 
     async def add_subtree(self, top: Entry) -> None:
         """As `add_entries`, for an entry that is put back together with what is below it."""
@@ -307,23 +312,27 @@ class DueIndex:
 
         await run_all(request, paths, limit=WRITES)
 
-    async def _add_all(self, wanted: Iterable[_Wanted]) -> None:
-        await run_all(self._add, wanted, limit=WRITES)
+    async def _add_all(self, wanted: Iterable[_Wanted], *, follows: bool = False) -> None:
+        await run_all(partial(self._add, follows=follows), wanted, limit=WRITES)
 
-    async def _add(self, wanted: _Wanted) -> None:
+    async def _add(self, wanted: _Wanted, *, follows: bool) -> None:
         entry, due = wanted
-        now_ms = self._runtime.now_ms()
-        await self._put(due_item(entry, due.time_ms, now_ms, self._runtime.uuid()))
+        now_ms, identity = self._runtime.now_ms(), self._runtime.uuid()
+        await self._put(due_item(entry, due.time_ms, now_ms, identity, follows=follows))
 
     async def _put(self, item: Item) -> None:
         """Write an item. One that is there is replaced on the condition of being unchanged, so that
-        a runner that has read it keeps the new one."""
+        a runner that has read it keeps the new one. A write with an unknown outcome is refused by
+        the item of another one, too, and is repeated: an index may have too much."""
         condition = ABSENT
         while True:
             try:
                 await self._items.write(Put(item, condition))
-            except ConditionFailedError as error:
-                condition = _replacing(error.current.get(0))
+            except (ConditionFailedError, OutcomeUnknownError) as error:
+                refusal = refusal_of(error)
+                if refusal is None:
+                    raise
+                condition = _replacing(refusal.current.get(0))
                 await asyncio.sleep(0)
             else:
                 return

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from s3k_async._core.active_calls import call, counted_call
-from s3k_async._native import split
+from s3k_async._native import ancestors, split
 from s3k_async.attributes import AttributeChange, Attributes, check_name
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk.entry_attributes import need_attributes, set_attributes
@@ -46,6 +46,7 @@ from s3k_async.model import (
 )
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
+from s3k_async.namespace.directories import requiring
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.buckets import (
     abort_uploads,
@@ -285,7 +286,7 @@ class ObjectStore:
         """Create an object by one conditional write. Raises PathExistsError."""
         path = await self._new(bucket, key)
         write = partial(self._client.write, path, data, overwrite=False, attributes=attributes)
-        return object_info(await self._placed(path, write))
+        return object_info(await self._created(path, write))
 
     @call
     async def put(
@@ -295,7 +296,7 @@ class ObjectStore:
         of the object from then on; None: an object that is replaced keeps its own."""
         path = await self._new(bucket, key)
         write = partial(self._client.write, path, data, attributes=attributes)
-        return object_info(await self._placed(path, write))
+        return object_info(await self._created(path, write))
 
     @call
     async def create_from_file(
@@ -310,7 +311,7 @@ class ObjectStore:
         _need_span(path, offset, size)
         async with aclosing(pieces(source, offset, size)) as parts:
             return object_info(
-                await self._placed(
+                await self._created(
                     path, lambda: create_from_pieces(self._client, path, parts), once=True
                 )
             )
@@ -334,7 +335,7 @@ class ObjectStore:
         entry = await self._object(origin)
         path = await self._new(bucket if target_bucket is None else target_bucket, target)
         return object_info(
-            await self._placed(
+            await self._created(
                 path, lambda: create_from_range(self._client, entry, path, offset, size)
             )
         )
@@ -370,7 +371,7 @@ class ObjectStore:
             attributes=attributes,
             mtime_ms=mtime_ms,
         )
-        return _info(await self._placed(path, publish))
+        return _info(await self._created(path, publish))
 
     @call
     async def create_dummy(self, bucket: str, key: str, pattern: Buffer, size: int) -> ObjectInfo:
@@ -380,7 +381,7 @@ class ObjectStore:
         need_size(path, size)
         parts = repeated(pattern, size, path)
         return object_info(
-            await self._placed(
+            await self._created(
                 path, lambda: create_from_pieces(self._client, path, parts), once=True
             )
         )
@@ -395,7 +396,7 @@ class ObjectStore:
         path = await self._new(bucket, key)
         volume = self._volume()
         return _info(
-            await self._placed(path, lambda: write_range(volume, path, offset, data, create=True))
+            await self._created(path, lambda: write_range(volume, path, offset, data, create=True))
         )
 
     @call
@@ -421,7 +422,7 @@ class ObjectStore:
         await self._object(origin)
         path = await self._new(bucket if target_bucket is None else target_bucket, target)
         return object_info(
-            await self._placed(
+            await self._created(
                 path, lambda: copy_range(self._client, origin, source_offset, size, path, offset)
             )
         )
@@ -446,7 +447,7 @@ class ObjectStore:
         _need_span(path, source_offset, size)
         async with aclosing(pieces(source, source_offset, size)) as parts:
             return object_info(
-                await self._placed(
+                await self._created(
                     path, lambda: write_pieces(self._client, path, offset, parts), once=True
                 )
             )
@@ -537,7 +538,7 @@ class ObjectStore:
         entry = await self._object(origin)
         if origin == path:
             return _info(entry)
-        await self._placed(path, lambda: self._client.copy(origin, path, overwrite=overwrite))
+        await self._created(path, lambda: self._client.copy(origin, path, overwrite=overwrite))
         return _info(await self._object(path))
 
     @call
@@ -779,7 +780,7 @@ class ObjectStore:
         path = self._path(info.bucket, info.key)
         _need_own(upload, await self._need_bucket(bucket_path(info.bucket)))
         complete = partial(multipart.complete_upload, volume, upload_id)
-        return _info(await self._placed(path, complete))
+        return _info(await self._created(path, complete))
 
     @call
     async def abort_upload(self, upload_id: str) -> None:
@@ -826,6 +827,20 @@ class ObjectStore:
         with _an_object(path):
             entry = await self._volume().store.get(path)
         return _need_object(entry, path)
+
+    async def _created(
+        self, path: str, change: Callable[[], Awaitable[T]], *, once: bool = False
+    ) -> T:
+        """As `_placed`, for a change that writes the object: a bucket that another client removes
+        meanwhile is not created again. Raises PathNotFoundError."""
+        bucket = ancestors(path)[0]
+        try:
+            with requiring(bucket):
+                return await self._placed(path, change, once=once)
+        except PathNotFoundError as error:
+            if error.path == bucket:
+                raise _no_bucket(bucket) from error
+            raise
 
     async def _placed(
         self, path: str, change: Callable[[], Awaitable[T]], *, once: bool = False

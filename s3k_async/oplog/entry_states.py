@@ -13,7 +13,7 @@ from typing import Literal
 
 from s3k_async.model import Entry, Operation, OperationKind
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.oplog.log_reader import latest
+from s3k_async.oplog.log_reader import latest, order_of_effect
 
 __all__ = ["EntryState", "ObjectHistory", "history_of"]
 
@@ -67,15 +67,12 @@ class ObjectHistory:
 def history_of(records: Iterable[LogRecord]) -> ObjectHistory:
     """The history of one object, from all of its records in any order. Operations that were not
     committed are no part of it; those that may still take effect are `pending`. Of several with one
-    version, as after a former item was restored, the last one by its time counts."""
+    version, the last one in `order_of_effect` counts."""
     found = list(records)
     object_id = found[0].operation.object_id
     truth = latest(found)[object_id]
-    operations = sorted(
-        (each.operation for each in found if each.state == "committed"),
-        key=lambda operation: (operation.time_ms, operation.id),
-    )
-    committed = {operation.version: operation for operation in operations}
+    operations = (each.operation for each in found if each.state == "committed")
+    committed = {each.version: each for each in sorted(operations, key=order_of_effect)}
     entries: dict[int, Entry] = {}
     for operation in committed.values():
         if operation.before is not None:

@@ -56,6 +56,7 @@ __all__ = [
     "ObjectState",
     "entry_ranges",
     "latest",
+    "order_of_effect",
 ]
 
 R = TypeVar("R")
@@ -118,9 +119,8 @@ class ObjectState:
     pending: tuple[LogRecord, ...] = ()
     """Operations of higher versions with unknown outcome, by version and id."""
     conflict: tuple[LogRecord, ...] = ()
-    """Different committed operations for that one highest version, by time and id. Conditional
-    writes exclude this, so the log alone cannot decide between them; `committed` is then
-    arbitrarily the first."""
+    """Different committed operations for that one highest version, in `order_of_effect`, so that
+    `committed` is the last one."""
 
     @property
     def last(self) -> tuple[LogRecord, ...]:
@@ -131,6 +131,17 @@ class ObjectState:
     def entry(self) -> Entry | None:
         """The entry after the committed operation."""
         return None if self.committed is None else self.committed.operation.after
+
+
+def order_of_effect(operation: Operation) -> tuple[int, int, str]:
+    """Sort key of committed operations on one object.
+
+    Conditional writes give each version to one operation. The next one has a version that the log
+    has already if the item was replaced by a former one meanwhile, by another program or from a
+    backup of the table. So of several with one version, the last one by its time was in the table
+    last, and counts.
+    """
+    return operation.version, operation.time_ms, operation.id
 
 
 def latest(records: Iterable[Finding]) -> dict[str, ObjectState]:
@@ -162,10 +173,10 @@ def latest(records: Iterable[Finding]) -> dict[str, ObjectState]:
 
 
 def _truth(committed: list[LogRecord], pending: dict[tuple[int, str], LogRecord]) -> ObjectState:
-    ranked = sorted(committed, key=lambda record: (record.operation.time_ms, record.operation.id))
-    version = ranked[0].operation.version if ranked else -1
+    ranked = sorted(committed, key=lambda record: order_of_effect(record.operation))
+    version = ranked[-1].operation.version if ranked else -1
     return ObjectState(
-        committed=ranked[0] if ranked else None,
+        committed=ranked[-1] if ranked else None,
         pending=tuple(
             record
             for at, record in sorted(pending.items(), key=lambda pair: pair[0])

@@ -316,12 +316,12 @@ class CachedReads:
 
         try:
             done = await self._threads.run(evict)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - no caller waits for it
             self._failed("cleaned", error)
         else:
             self._count(evicted=done.blocks, evicted_bytes=done.bytes)
 
-    def _failed(self, what: str, error: OSError) -> None:
+    def _failed(self, what: str, error: Exception) -> None:
         """Count a failure, and store nothing for a while."""
         self._count(failures=1)
         now = self._runtime.monotonic()
@@ -330,10 +330,11 @@ class CachedReads:
                 "the cache %s cannot be %s (%s): %s",
                 self.directory.path,
                 what,
-                error.strerror or error,
+                getattr(error, "strerror", None) or error,
                 f"for {PAUSE_SECONDS:.0f} seconds nothing is stored in it"
                 if self._is_checked
                 else "this client does not use it",
+                exc_info=None if isinstance(error, OSError) else error,
             )
         self._paused_until = now + PAUSE_SECONDS
 

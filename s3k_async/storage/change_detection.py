@@ -34,6 +34,9 @@ _READ_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes that are read at once to compute a checksum."""
 _ACCEPTED: Final = 10_000
 """Accepted tags that a client remembers."""
+_OTHER: Final = ""
+"""Instead of a tag: another one than recorded, which is not known, since only the bytes of whole
+reads were compared."""
 
 
 def is_uri(physical: str) -> bool:
@@ -90,7 +93,7 @@ class ChangeDetection:
         self._mode = mode
         self._tags_change = tags_change
         self._accepted: OrderedDict[str, str] = OrderedDict()
-        """Physical name to the tag that the object has instead of the recorded one."""
+        """Physical name to the tag that the object has instead of the recorded one, or `_OTHER`."""
         self._doubtful: set[str] = set()
         """The volume's own objects with a different tag that was accepted in mode `warn`."""
         self._locks: dict[str, anyio.Lock] = {}
@@ -101,7 +104,7 @@ class ChangeDetection:
             return None
         if self._tags_change and not source.is_adopted and not source.checksum:
             return None
-        return self._accepted.get(source.physical, source.etag)
+        return self._accepted.get(source.physical) or source.etag
 
     def is_doubtful(self, physical: str) -> bool:
         """Whether an own object may have other bytes than those that were recorded, so that they
@@ -116,20 +119,25 @@ class ChangeDetection:
     ) -> T:
         """The result of `read`, a request that requires the tag that it is given.
 
-        `whole`: of a read of the whole object, the bytes in its result. Raises CorruptDataError if
-        the object was replaced, BlobNotFoundError.
+        `whole`: of a read of the whole object, the bytes in its result. If the object is known to
+        have another tag, they are compared without a request that requires the recorded one. Raises
+        CorruptDataError if the object was replaced, BlobNotFoundError.
         """
         expected = self.expected(source)
-        try:
-            return await read(expected)
-        except BlobChangedError as error:
-            if expected is None:
-                raise await self._other_size(source) from error
-            if whole is not None and source.checksum and not source.is_adopted:
-                found = await _read_whole(read, whole, source.checksum)
-                if found is not None:
-                    return found
-            await self._judge(source, expected)
+        if not source.checksum or source.is_adopted:
+            whole = None
+        if whole is None or expected is None or self._accepted.get(source.physical) != _OTHER:
+            try:
+                return await read(expected)
+            except BlobChangedError as error:
+                if expected is None:
+                    raise await self._other_size(source) from error
+        if whole is not None:
+            found = await _read_whole(read, whole, source.checksum)
+            if found is not None:
+                self._remember(source, _OTHER)
+                return found
+        await self._judge(source, expected)
         # Replaced once more meanwhile: the next call judges it.
         try:
             return await read(self.expected(source))
@@ -183,7 +191,11 @@ class ChangeDetection:
                 found.etag,
                 expected,
             )
-        self._accepted[source.physical] = found.etag
+        self._remember(source, found.etag)
+
+    def _remember(self, source: RecordedObject, tag: str) -> None:
+        """Note the tag that an object has instead of the recorded one."""
+        self._accepted[source.physical] = tag
         while len(self._accepted) > _ACCEPTED:
             self._doubtful.discard(self._accepted.popitem(last=False)[0])
 

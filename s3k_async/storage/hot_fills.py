@@ -132,7 +132,7 @@ class HotFills:
                 self._exclude(key)
                 self._count(damaged=1)
                 _LOG.warning("%s is not copied to the hot location: %s", key, error)
-            except S3kError as error:
+            except Exception as error:  # noqa: BLE001 - no caller waits for it
                 self._pause(key, error)
 
     async def _copy(self, key: str, checksum: str) -> None:
@@ -153,7 +153,7 @@ class HotFills:
         if len(self._excluded) > EXCLUDED:
             self._excluded.popitem(last=False)
 
-    def _pause(self, key: str, error: S3kError) -> None:
+    def _pause(self, key: str, error: Exception) -> None:
         """Count a failure, and begin no fill for a while."""
         self._count(failures=1)
         self._drop_waiting()
@@ -165,6 +165,7 @@ class HotFills:
                 key,
                 error,
                 PAUSE_SECONDS,
+                exc_info=None if isinstance(error, S3kError) else error,
             )
         self._paused_until = now + PAUSE_SECONDS
 

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.items import Action, Item, ItemStore, Put
+from s3k_async.backends.ports.items import Action, Item, ItemStore, Put, refusal_of
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, S3kError
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -87,19 +87,28 @@ class LoggedOutcome:
     ) -> None:
         """Apply operations in one transaction of the table, which counts them and writes their
         index items. `identities`: their ids, None: all. Raises as `ItemStore.transact`, with the
-        positions of `actions` only."""
+        positions of `actions` only.
+
+        After a lost answer, a refusal because of index items alone shows that the entries are as
+        they were. So the transaction is sent again, to replace these items; if that is refused, the
+        outcome remains unknown."""
         if not self.has_journal:
             await items.transact(actions, token())
             return
         chosen = None if identities is None else list(identities)
+        unknown: OutcomeUnknownError | None = None
         while True:
             journal = self._journal(chosen)
             indexed = [] if self.index_items is None else self.index_items.puts(chosen)
             try:
                 await items.transact([*actions, *journal, *indexed], token())
-            except ConditionFailedError as error:
-                if not self._may_replace(error, indexed, len(actions) + len(journal)):
+            except (ConditionFailedError, OutcomeUnknownError) as error:
+                if not self._may_replace(refusal_of(error), indexed, len(actions) + len(journal)):
+                    if unknown is not None:
+                        raise unknown from error
                     raise
+                if isinstance(error, OutcomeUnknownError):
+                    unknown = error
                 await asyncio.sleep(0)
             else:
                 self._written(journal)
@@ -122,10 +131,14 @@ class LoggedOutcome:
         """The journal items of buckets that belong to the transaction that applies operations."""
         return [] if self.counters is None else self.counters.journal(self._totals_of(identities))
 
-    def _may_replace(self, error: ConditionFailedError, indexed: Sequence[Put], start: int) -> bool:
+    def _may_replace(
+        self, error: ConditionFailedError | None, indexed: Sequence[Put], start: int
+    ) -> bool:
         """Note the index items that made a transaction fail, and remove them from the error.
         `start`: the position of the first one. Whether they were the only reason, so that the
         transaction can be sent again, to replace them."""
+        if error is None:
+            return False
         refused = [place for place in error.current if place >= start]
         for place in refused:
             assert self.index_items is not None

@@ -23,6 +23,7 @@ from s3k_async.backends.ports.items import (
     Key,
     Put,
     Update,
+    refusal_of,
 )
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import (
@@ -327,6 +328,18 @@ async def test_a_transaction_whose_conditions_hold_again_is_sent_again() -> None
     await rig.store.transact(MOVE, "token")
     assert rig.methods() == ["transact", "transact", "get_many", "transact"]
     assert await rig.other.get(KEY) is None
+
+
+async def test_a_transaction_whose_refusals_were_all_lost_is_sent_again() -> None:
+    """The refusal of the last request has the conditions that failed."""
+    rig = await Rig().holding(item(), item("b"), item("c"))
+    rig.plan.fail_when(lambda call: True, ResponseLostError("lost"), when="after", times=5)
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        await rig.store.transact(MOVE, "token")
+    assert rig.methods() == ["transact"] * 5 + ["get_many", "transact", "get_many"]
+    refusal = refusal_of(unknown.value)
+    assert refusal is not None
+    assert refusal.current == {0: item("b")}
 
 
 @pytest.mark.parametrize("method", ["get", "get_many", "query", "scan"])

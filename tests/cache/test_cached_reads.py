@@ -18,6 +18,7 @@ from s3k_async.errors import CorruptDataError, DataMissingError, ServiceError
 from s3k_async.model import Content
 from s3k_async.storage import cache_directory
 from s3k_async.storage.cache_blocks import BlockName
+from s3k_async.storage.cache_directory import CacheDirectory
 from s3k_async.storage.cached_reads import PAUSE_SECONDS
 from s3k_async.storage.extents import Extent, content_of, whole_object
 from s3k_async.testing import Call
@@ -248,6 +249,25 @@ async def test_on_a_full_disk_the_cache_gives_up_a_part(
     usage = rig.directory.usage()
     assert 0 < usage.blocks < 8
     assert rig.cache.statistics.evicted == 8 - usage.blocks
+
+
+async def test_an_eviction_that_fails_is_logged_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its error, since no caller waits for it."""
+    rig = await CacheRig(tmp_path).start()
+    content = await rig.storage.put(OBJECT, DATA)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(CacheDirectory, "survey", fail)
+    assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+    await rig.cache.close()
+    assert rig.cache.statistics.failures == 1
+    (record,) = caplog.records
+    assert "cannot be cleaned (unexpected)" in record.getMessage()
+    assert record.exc_info
 
 
 async def test_files_that_cannot_be_read_are_read_from_the_source(

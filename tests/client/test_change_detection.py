@@ -359,3 +359,47 @@ async def test_what_s3_is_asked(mode: str, conditions: bool, moto_s3: Engine) ->
             assert copies or entry.etag.endswith("-")
             tags = {call.headers.get("x-amz-copy-source-if-match") for call in copies}
             assert tags == ({f'"{entry.etag}"'} if conditions else {None})
+
+
+@pytest.mark.parametrize("mode", ["server", "client", "warn"])
+async def test_whole_reads_of_a_copy_with_another_tag_send_one_request(
+    tmp_path: Path, mode: str
+) -> None:
+    """All but the first. An object that is replaced later is found by them, and by others."""
+    name = fresh_name("copied")
+    config = VolumeConfig(
+        name, MemoryTable(name), LocalDirectory(str(tmp_path / "data")), tuning=TUNING
+    )
+    await init_volume(config)
+    data, other = DATA[:50], OTHER[:50]
+    async with S3kClient(config=config) as fs:
+        for path in ("/f", "/g"):
+            await fs.write(path, data)
+    for found in (tmp_path / "data").rglob("*id=*"):
+        shutil.copyfile(found, tmp_path / "copy")
+        os.replace(tmp_path / "copy", found)
+    plan = FaultPlan()
+
+    def requests() -> list[str]:
+        made = [call.method for call in plan.calls if call.store == "blobs"]
+        plan.calls.clear()
+        return made
+
+    async with faulty_client(plan, with_mode(config, mode)) as fs:
+        for path in ("/f", "/g"):
+            assert await fs.read(path) == data
+            assert len(requests()) == 2
+            for _ in range(2):
+                assert await fs.read(path) == data
+                assert len(requests()) == 1
+        assert await fs.read_ranges("/f", [(1, 5)]) == [data[1:5]]
+        assert "head" in requests()
+        assert await fs.read("/f") == data
+        assert len(requests()) == 1
+        for path in ("/f", "/g"):
+            await replaced(fs, path, other)
+            with pytest.raises(CorruptDataError):
+                await fs.read(path)
+        if mode != "warn":
+            with pytest.raises(CorruptDataError):
+                await fs.read_ranges("/g", [(1, 5)])

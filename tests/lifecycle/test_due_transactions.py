@@ -19,18 +19,25 @@ from s3k_async.backends.ports.items import (
     Action,
     Delete,
     Item,
+    Key,
     Put,
     Update,
 )
 from s3k_async.client import S3kClient
-from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ServiceError
+from s3k_async.errors import (
+    ConditionFailedError,
+    OutcomeUnknownError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
 from s3k_async.files.multipart import complete_upload, create_upload, put_part
 from s3k_async.lifecycle_rules import DueTime
 from s3k_async.model import Feature, LayoutName
 from s3k_async.namespace.due_index import DueItems
 from s3k_async.namespace.due_items import DUE_PREFIX, due_item
 from s3k_async.objects import ObjectStore
-from s3k_async.testing import Died, FaultPlan, Moment
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn.logged_write import LoggedOutcome
 from tests.client.rig import faulty_client
 from tests.level import FULL
@@ -372,3 +379,92 @@ async def test_a_failure_or_a_lost_answer_leaves_entries_with_their_items(
         for number in count(1):
             if not await interrupted(layout, verb, arm, number):
                 break
+
+
+FORMER: Mapping[str, Verb] = {
+    "write over": lambda fs: fs.write("/d/f", b"2"),
+    "create": lambda fs: fs.write("/d/gone", b"2"),
+    "write_many": lambda fs: fs.write_many([("/d/f", b"2"), ("/d/gone", b"2")]),
+    "rename": lambda fs: fs.rename("/e/g", "/d/gone"),
+    "rename of a directory": lambda fs: fs.rename("/e", "/d/e"),
+}
+"""Changes that find a former item at the key of theirs."""
+
+
+async def prepare_former(place: Ruled) -> None:
+    """Due items of files that are gone."""
+    fs = place.client
+    await fs.set_rule("/d", expire_at=int(place.clock.seconds) + 50)
+    for path in ("/d/f", "/d/gone", "/d/e/g", "/e/g"):
+        await fs.write(path, b"1")
+    await fs.delete("/d/gone")
+    await fs.delete("/d/e", recursive=True)
+    await fs._volume().log.drained()
+
+
+@pytest.mark.parametrize("verb", FORMER)
+async def test_a_lost_answer_of_a_change_that_finds_a_former_item_is_resolved(
+    layout: LayoutName, verb: str
+) -> None:
+    """Whether the item was the reason of a refusal is not known before the answer comes."""
+    for number in count(1):
+        async with ruled(layout) as place:
+            await prepare_former(place)
+            faults = FaultPlan()
+            async with faulty_client(faults, place.config, place.runtime) as other:
+                faults.fail(number, ResponseLostError("lost"), when="after")
+                await FORMER[verb](other)
+            if len(faults.calls) < number:
+                break
+            await check_index(place)
+
+
+@pytest.mark.parametrize("verb", ["create", "rename"])
+async def test_a_change_that_finds_a_former_item_and_loses_every_answer_is_resolved(
+    place: Ruled, verb: str
+) -> None:
+    await prepare_former(place)
+    faults = FaultPlan()
+    async with faulty_client(faults, place.config, place.runtime) as other:
+        faults.fail_when(
+            lambda call: call.method == "transact", ResponseLostError("lost"), when="after", times=4
+        )
+        await FORMER[verb](other)
+    assert "/d/gone" in await place.paths()
+    await check_index(place)
+
+
+async def test_a_change_between_lost_answers_leaves_the_outcome_unknown(
+    place: Ruled, fs: S3kClient
+) -> None:
+    """The refused transaction is sent again to replace an item; that another client has written the
+    entry meanwhile does not tell whether the first request came late."""
+    await prepare(place)
+    store = fs._volume().store
+    entry = await store.get("/d/f")
+    assert entry is not None
+    wanted = DueItems({"one": [(entry, DueTime(1000, "expire"))]}, place.runtime)
+    (put,) = wanted.puts()
+    await store.items.write(Put({**put.item, OPERATION: "another"}, ABSENT))
+    free: Item = {PARTITION: "/y", SORT: "y", OPERATION: "free"}
+    taken: Item = {PARTITION: "/y", SORT: "y", OPERATION: "taken"}
+    seen: list[str] = []
+
+    async def write_between(call: Call) -> None:
+        seen.append(call.method)
+        if seen.count("transact") == 3 and call.method == "transact":
+            await MemoryItems(place.config.name).write(Put(taken, ABSENT))
+
+    faults = FaultPlan(write_between)
+    async with faulty_client(faults, place.config, place.runtime) as other:
+        seen.clear()
+        faults.fail(1, ResponseLostError("lost"), when="after")
+        outcome = LoggedOutcome(index_items=wanted)
+        with pytest.raises(OutcomeUnknownError):
+            await outcome.transact(
+                other._volume().store.items,
+                [Put(free, ABSENT)],
+                place.runtime.uuid,
+                ["one"],
+            )
+    assert await store.items.get(Key("/y", "y")) == taken

@@ -352,18 +352,18 @@ def test_a_pending_loser_of_the_committed_version_is_not_pending() -> None:
 
 @given(
     st.permutations(
-        [sample.CREATE, sample.UPDATE, sample.WRITE_AT_ONCE, replace(sample.UPDATE, time_ms=1)]
+        [sample.CREATE, sample.UPDATE, sample.WRITE_AT_ONCE, replace(sample.UPDATE, time_ms=2**50)]
     )
 )
 def test_different_operations_committed_for_one_version_are_a_conflict(
     operations: list[Operation],
 ) -> None:
     truth = latest([LogRecord(operation, "committed") for operation in operations])[sample.OBJECT]
-    assert truth.committed == LogRecord(replace(sample.UPDATE, time_ms=1), "committed")
+    assert truth.committed == LogRecord(replace(sample.UPDATE, time_ms=2**50), "committed")
     assert set(truth.conflict) == {
         LogRecord(sample.UPDATE, "committed"),
         LogRecord(sample.WRITE_AT_ONCE, "committed"),
-        LogRecord(replace(sample.UPDATE, time_ms=1), "committed"),
+        LogRecord(replace(sample.UPDATE, time_ms=2**50), "committed"),
     }
 
 

@@ -200,10 +200,13 @@ async def test_reads_at_once_fill_once() -> None:
     assert reader.fills.statistics == FillStatistics(filled=1, filled_bytes=5)
 
 
-async def test_a_fill_that_fails_is_not_repeated_at_once() -> None:
+@pytest.mark.parametrize("error", [NoSpaceError("full"), RuntimeError("of a library")], ids=repr)
+async def test_a_fill_that_fails_is_not_repeated_at_once(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     config = await cold_volume()
     plan, clock = FaultPlan(), FakeClock()
-    plan.fail_when(lambda call: call.method == "put", NoSpaceError("full"))
+    plan.fail_when(lambda call: call.method == "put", error)
 
     async def read_all(reader: Reader) -> int:
         """The calls of the reads, and those of the fills that they begin."""
@@ -221,6 +224,10 @@ async def test_a_fill_that_fails_is_not_repeated_at_once() -> None:
         clock.advance(PAUSE_SECONDS)
         await read_all(reader)
     assert reader.fills.statistics == FillStatistics(filled=2, filled_bytes=205, failures=1)
+    (record,) = caplog.records
+    assert record.name == "s3k_async.storage.hot_fills"
+    assert str(error) in record.getMessage()
+    assert bool(record.exc_info) == isinstance(error, RuntimeError)
 
 
 async def test_larger_objects_are_left_and_remembered() -> None:

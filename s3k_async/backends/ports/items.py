@@ -26,7 +26,7 @@ from s3k_async._core.item_values import (
     Update,
     Value,
 )
-from s3k_async.errors import ThrottledError
+from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ThrottledError
 from s3k_async.storage_space import StorageSpace
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "UnprocessedKeysError",
     "Update",
     "Value",
+    "refusal_of",
     "throttled_partitions",
 ]
 
@@ -95,6 +96,13 @@ class UnloadedItemsError(ThrottledError):
     def __init__(self, message: str, *, path: str, left: Sequence[Item]) -> None:
         super().__init__(message, path=path)
         self.left = left
+
+
+def refusal_of(error: ConditionFailedError | OutcomeUnknownError) -> ConditionFailedError | None:
+    """The failed conditions of a write; of one with an unknown outcome those of its repetition
+    after a lost answer, None if that was not answered by failed conditions either."""
+    failure = error if isinstance(error, ConditionFailedError) else error.__cause__
+    return failure if isinstance(failure, ConditionFailedError) else None
 
 
 def throttled_partitions(keys: Keyed, error: BaseException | None) -> tuple[str, ...]:

@@ -318,7 +318,9 @@ class RetryingItems:
             return _Verdict.UNKNOWN
         if any(_was_applied(action, stored.get(action.key)) for action in actions):
             return _Verdict.APPLIED
-        if all(action.when.holds(stored.get(action.key)) for action in actions):
+        holding = [action.when.holds(stored.get(action.key)) for action in actions]
+        # Without a refusal so far, one more request shows which conditions are in the way.
+        if all(holding) or (any(holding) and isinstance(failure, LOST)):
             return _Verdict.SEND_AGAIN
         return _Verdict.UNKNOWN
 

@@ -810,8 +810,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "an adopted object that was replaced and is read",
         "storage/change_detection.py",
-        "        return self._accepted.get(source.physical, source.etag)\n",
-        "        accepted = self._accepted.get(source.physical, source.etag)\n"
+        "        return self._accepted.get(source.physical) or source.etag\n",
+        "        accepted = self._accepted.get(source.physical) or source.etag\n"
         "        return None if source.is_adopted else accepted\n",
         "tests/client/test_adopting.py::test_a_replaced_object_is_never_read",
     ),
@@ -2253,9 +2253,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "change detection: a tag that was accepted is forgotten",
         "storage/change_detection.py",
-        "        self._accepted[source.physical] = found.etag\n",
+        "        self._remember(source, found.etag)\n",
         "",
         f"{DETECTION}::test_a_copied_volume_is_read_as_before",
+    ),
+    Defect(
+        "change detection: whole reads of a copy require the recorded tag each time",
+        "storage/change_detection.py",
+        "                self._remember(source, _OTHER)\n",
+        "",
+        f"{DETECTION}::test_whole_reads_of_a_copy_with_another_tag_send_one_request",
     ),
     Defect(
         "change detection: replaced bytes are cached in mode warn",
@@ -3547,6 +3554,41 @@ DEFECTS: tuple[Defect, ...] = (
         f"{RULE_TRANSACTIONS}::test_a_refused_change_writes_no_item",
     ),
     Defect(
+        "objects: a bucket that was removed comes back with an object",
+        "namespace/directories.py",
+        "        if path == _REQUIRED.get():\n",
+        "        if False:\n",
+        "tests/objects/test_bucket_races.py::test_a_bucket_that_is_removed_meanwhile_is_not_created_again",
+    ),
+    Defect(
+        "rules: items of deleted files are kept as if their change may still come",
+        "bulk/due_entries.py",
+        "        if item.follows or now_ms - item.time_ms >= STALE_MS:\n",
+        "        if now_ms - item.time_ms >= STALE_MS:\n",
+        "tests/lifecycle/test_runners.py::test_runs_side_by_side_after_a_short_time",
+    ),
+    Defect(
+        "rules: an item before its entry that is not kept until the entry comes",
+        "namespace/due_index.py",
+        "        await self._add_all(wanted, follows=exist)\n",
+        "        await self._add_all(wanted, follows=True)\n",
+        "tests/lifecycle/test_moves.py::test_an_item_whose_change_never_came",
+    ),
+    Defect(
+        "rules: a lost refusal because of a due item that leaves the outcome unknown",
+        "txn/logged_write.py",
+        "            except (ConditionFailedError, OutcomeUnknownError) as error:\n",
+        "            except ConditionFailedError as error:\n",
+        f"{RULE_TRANSACTIONS}::test_a_change_that_finds_a_former_item_and_loses_every_answer_is_resolved",
+    ),
+    Defect(
+        "rules: a refusal after a lost answer that counts as a failure",
+        "txn/logged_write.py",
+        "                    if unknown is not None:\n",
+        "                    if False:\n",
+        f"{RULE_TRANSACTIONS}::test_a_change_between_lost_answers_leaves_the_outcome_unknown",
+    ),
+    Defect(
         "rules: due items that two operations of a transaction both write",
         "namespace/due_index.py",
         "for key, item in by_key.items()]",
@@ -3584,7 +3626,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "rules: an item that is removed before its change came",
         "bulk/due_entries.py",
-        "if now_ms - item.time_ms >= STALE_MS:",
+        "if item.follows or now_ms - item.time_ms >= STALE_MS:",
         "if True:",
         f"{RULE_MOVES}::test_an_item_whose_change_never_came",
     ),
@@ -4126,15 +4168,22 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "versions: any of several operations with one version counts",
         "oplog/entry_states.py",
-        "key=lambda operation: (operation.time_ms, operation.id),",
-        "key=lambda _: 0,",
+        "key=order_of_effect)",
+        "key=lambda _: 0)",
         f"{ENTRY_STATES}::test_of_several_operations_with_one_version_the_last_one_counts",
+    ),
+    Defect(
+        "of operations with one version the first one counts",
+        "oplog/log_reader.py",
+        "        committed=ranked[-1] if ranked else None,\n",
+        "        committed=ranked[0] if ranked else None,\n",
+        "tests/integrity/test_log_conflicts.py::test_fsck_takes_the_last_one_for_a_missing_entry",
     ),
     Defect(
         "versions: pending operations that count as happened",
         "oplog/entry_states.py",
-        '        (each.operation for each in found if each.state == "committed"),',
-        "        (each.operation for each in found),",
+        '(each.operation for each in found if each.state == "committed")',
+        "(each.operation for each in found)",
         f"{ENTRY_STATES}::test_what_is_pending_did_not_happen",
     ),
     Defect(

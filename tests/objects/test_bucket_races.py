@@ -1,0 +1,114 @@
+"""A bucket that another client removes while an object is written into it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count, product
+from typing import Any
+
+import pytest
+
+from s3k_async.client import S3kClient, volume_of
+from s3k_async.errors import (
+    ConflictError,
+    DirectoryNotEmptyError,
+    OutcomeUnknownError,
+    PathNotFoundError,
+)
+from s3k_async.integrity.repair import verify_volume
+from s3k_async.model import LayoutName
+from s3k_async.objects import ObjectStore
+from s3k_async.testing import Call, FaultPlan
+from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config, paths
+
+pytestmark = pytest.mark.layouts("path", "tree")
+
+LONG = bytes(range(256)) * 4
+"""Several parts of an upload."""
+
+
+async def completed(objects: ObjectStore, upload: str) -> object:
+    return await objects.complete_upload(upload)
+
+
+WRITES: Mapping[str, Callable[[ObjectStore, str], Awaitable[object]]] = {
+    "create": lambda objects, _: objects.create("b", "k", b"1"),
+    "create below": lambda objects, _: objects.create("b", "d/e/k", b"1"),
+    "create in parts": lambda objects, _: objects.put("b", "k", LONG),
+    "create_dummy": lambda objects, _: objects.create_dummy("b", "k", b"1", 1000),
+    "create_pseudo": lambda objects, _: objects.create_pseudo("b", "k", 1000),
+    "create_copy": lambda objects, _: objects.create_copy("other", "k", "d/k", target_bucket="b"),
+    "copy": lambda objects, _: objects.copy("other", "k", "k", target_bucket="b"),
+    "write": lambda objects, _: objects.write("b", "k", b"1", offset=5),
+    "complete_upload": completed,
+    "complete_upload below": completed,
+}
+RENAMED = [name for name in WRITES if name != "copy"]
+"""All but `copy`, which reads the object that it has made again, and does not find it then."""
+
+
+async def one_race(layout: LayoutName, name: str, number: int, how: str) -> tuple[int, str]:
+    """The calls of a write of an object, and the outcome of the removal of its bucket before call
+    `number`: deleted or renamed."""
+    config = memory_config(layout=layout)
+    await init_volume(config, enable=("uploads", "extents", "attributes"))
+    outcome = ""
+    async with S3kClient(config=config) as other:
+        objects = ObjectStore(other)
+        for bucket in ("b", "other"):
+            await objects.create_bucket(bucket)
+        await objects.create("other", "k", b"other")
+        upload = await objects.create_upload("b", "d/k" if name.endswith("below") else "k")
+        await objects.put_part(upload.id, 0, b"data")
+
+        async def remove(call: Call) -> None:
+            nonlocal outcome
+            if call.number == number and not outcome:
+                try:
+                    if how == "delete":
+                        await other.delete("/b", recursive=False)
+                    else:
+                        await other.rename("/b", "/renamed")
+                    outcome = "removed"
+                except DirectoryNotEmptyError:
+                    outcome = "kept"
+
+        plan = FaultPlan()
+        async with faulty_client(plan, config) as client:
+            plan.gate = remove
+            refusal = ""
+            try:
+                await WRITES[name](ObjectStore(client), upload.id)
+            except PathNotFoundError as error:
+                refusal = str(error)
+                assert outcome == "removed"
+                assert {path for path in await paths(other) if path.endswith("/k")} == {"/other/k"}
+                if name.startswith("complete"):
+                    assert [each.number for each in await objects.list_parts(upload.id)] == [0]
+            except (ConflictError, OutcomeUnknownError):
+                assert outcome == "removed"
+            else:
+                # A file that is written while its directory is renamed is in the renamed one.
+                assert how == "rename" or outcome != "removed", number
+        assert refusal == "" or "no such bucket" in refusal
+        # The last calls are made by the end of the client.
+        assert ("/b" in await paths(other)) == (outcome != "removed"), number
+        report = await verify_volume(volume_of(other), grace=-60.0)
+        assert {each.kind for each in report.findings} <= {"collectable_data"}, number
+        return len(plan.calls), outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [*product(WRITES, ["delete"]), *product(RENAMED, ["rename"])]
+)
+async def test_a_bucket_that_is_removed_meanwhile_is_not_created_again(
+    layout: LayoutName, name: str, how: str
+) -> None:
+    outcomes: list[Any] = []
+    for number in count(1):
+        calls, outcome = await one_race(layout, name, number, how)
+        if calls < number:
+            break
+        outcomes.append(outcome)
+    assert "removed" in outcomes
