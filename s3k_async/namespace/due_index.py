@@ -185,8 +185,9 @@ class DueIndex:
             except (ConditionFailedError, TransactionConflictError):
                 await asyncio.sleep(0)
             else:
-                await self.rules.newest()
                 return True
+            finally:
+                self.rules.forget()
 
     # Runners
 
