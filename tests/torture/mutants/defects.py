@@ -3000,6 +3000,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{MULTIPART}::test_a_completion_that_fits_into_no_transaction_gives_up",
     ),
     Defect(
+        "uploads: a part that is stored, and of which its caller is told that it is not",
+        "files/multipart.py",
+        "    except S3kError as error:\n        raise OutcomeUnknownError(",
+        "    except S3kError as error:\n        raise error\n        raise OutcomeUnknownError(",
+        "tests/faults/test_multipart_faults.py::test_a_call_fails",
+    ),
+    Defect(
         "uploads: a sweep that does not look for open uploads again",
         "integrity/gc_sweep.py",
         "        uploading = await self._uploading(left)\n",
