@@ -33,6 +33,7 @@ METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
 PLANNED = "tests/client/test_planned_uploads.py"
 CRASH = "tests/torture/test_crash.py"
+HISTORIES = "tests/torture/test_histories.py"
 COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
@@ -2064,6 +2065,21 @@ DEFECTS: tuple[Defect, ...] = (
         "            if not made._made:\n"
         "                runs = _apart(before) if is_done else edit(before)\n",
         f"{EDITS}::test_a_change_is_made_again_on_what_another_client_wrote",
+    ),
+    Defect(
+        "extents: changes of concurrent clients that overwrite each other",
+        "files/edits.py",
+        "                    replace(target, lease_ms=lease_ms),\n",
+        "                    replace(await prepare(path), lease_ms=lease_ms),\n",
+        f"{HISTORIES}::test_histories_are_linearizable[few extents-path]",
+    ),
+    Defect(
+        "extents: a change made again of what was there at its first attempt",
+        "files/edits.py",
+        "            before = () if current is None else extents_of(current.content, current.id)\n",
+        "            before = () if current is None else extents_of(current.content, current.id)\n"
+        "            before = vars(made).setdefault('before', before)\n",
+        f"{HISTORIES}::test_histories_are_linearizable[few extents-tree]",
     ),
     Defect(
         "extents: an open file that appends to another one",
