@@ -28,6 +28,7 @@ from s3k_async.errors import (
     DataMissingError,
     InvalidArgumentError,
     IsDirectoryError,
+    OutcomeUnknownError,
     PartialFailureError,
     PermissionDeniedError,
     S3kError,
@@ -195,7 +196,7 @@ async def put_part(
     number the last one wins.
 
     Raises UploadNotFoundError: if the upload was completed during the call, the file may have the
-    part.
+    part. OutcomeUnknownError: the upload has the part, and a completion may miss it.
     """
 
     async def store(storage: PhysicalStorage) -> Content:
@@ -359,6 +360,13 @@ async def _store_part(
         # Its data may be in the file; otherwise garbage collection removes it.
         await records.withdraw_part(upload_id, part)
         raise
+    except S3kError as error:
+        raise OutcomeUnknownError(
+            "the part is stored, but a completion that has begun may publish the file without it: "
+            f"store it again: {error}",
+            path=upload.path,
+            operation=part.operation,
+        ) from error
     if before is not None:
         # No completion that read the former part can succeed any more.
         unused = ConflictError("the part was replaced", path=upload_id)

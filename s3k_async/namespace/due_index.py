@@ -190,8 +190,9 @@ class DueIndex:
             except (ConditionFailedError, TransactionConflictError):
                 await asyncio.sleep(0)
             else:
-                await self.rules.newest()
                 return True
+            finally:
+                self.rules.forget()
 
     # Runners
 

@@ -31,6 +31,8 @@ class RuleCache:
         self._rules = RuleSet()
         self._read_at: float | None = None
         """Before the last read, monotonic."""
+        self._changes = 0
+        """How often this client has changed the rules."""
 
     async def current(self) -> RuleSet:
         """The rules as they were at most MAX_AGE seconds ago. Raises the errors of the table."""
@@ -44,11 +46,16 @@ class RuleCache:
         async with self._lock:
             return await self._read()
 
+    def forget(self) -> None:
+        """Have later calls read the rules again, which this client has changed or may have."""
+        self._read_at = None
+        self._changes += 1
+
     def _is_fresh(self) -> bool:
         return self._read_at is not None and self._runtime.monotonic() - self._read_at < MAX_AGE
 
     async def _read(self) -> RuleSet:
-        began = self._runtime.monotonic()
+        began, changes = self._runtime.monotonic(), self._changes
         found: list[LifecycleRule] = []
         async for page in query_all(self._items, RULE_PARTITION):
             for item in page:
@@ -57,5 +64,6 @@ class RuleCache:
                 except ItemFormatError as error:
                     # A write must not fail because of it; fsck reports it.
                     _LOG.warning("ignored: %s", error)
-        self._rules, self._read_at = RuleSet.of(found), began
+        self._rules = RuleSet.of(found)
+        self._read_at = began if changes == self._changes else None
         return self._rules

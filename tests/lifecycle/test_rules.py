@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,11 +16,13 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
+    ServiceError,
     UnsupportedError,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
 from s3k_async.namespace.due_items import SUFFIXES
 from s3k_async.objects import ObjectStore
+from s3k_async.testing import Call
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.lifecycle.ruled import DAY, HOUR, Ruled
@@ -216,6 +219,30 @@ async def test_a_rule_needs_values_in_range(fs: S3kClient, values: dict[str, int
 async def test_a_time_needs_a_zone(fs: S3kClient) -> None:
     with pytest.raises(InvalidArgumentError, match="time zone"):
         await fs.set_rule("/d", expire_at=datetime(2030, 1, 1))  # noqa: DTZ001 - refused
+
+
+async def test_a_change_of_a_rule_is_true_although_everything_fails_after_it(
+    place: Ruled, fs: S3kClient
+) -> None:
+    """The rules are read again by what needs them, not by the change."""
+
+    async def changed(change: Awaitable[object]) -> None:
+        made = len(place.faults.calls)
+
+        def is_later(call: Call) -> bool:
+            before = place.faults.calls[made : call.number - 1]
+            return any(each.method == "transact" for each in before)
+
+        place.faults.fail_when(is_later, ServiceError("no"), times=10**9)
+        await change
+        place.faults._faults.clear()
+
+    await fs.write("/d/f", b"1")
+    await changed(fs.set_rule("/d", expire_after=100))
+    await fs.write("/d/g", b"2")
+    assert len(await place.due_items()) == 1
+    await changed(fs.remove_rule("/d"))
+    assert await fs.rules() == []
 
 
 async def test_a_missing_rule_is_not_removed(fs: S3kClient) -> None:

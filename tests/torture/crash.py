@@ -30,6 +30,7 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.errors import S3kError
+from s3k_async.files.multipart import list_parts, list_uploads
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
@@ -43,6 +44,7 @@ from s3k_async.storage.extents import physical_keys
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.testing.faults import FaultyBlobs
 from s3k_async.txn.txn_record import RENEW_SECONDS
+from s3k_async.txn.upload_items import MultipartUpload, PartInfo
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.integrity.restore_ground import objects_of, restore_at_once
@@ -55,6 +57,7 @@ __all__ = [
     "Arm",
     "Locate",
     "Marks",
+    "Parts",
     "Paths",
     "Rule",
     "Scenario",
@@ -72,6 +75,9 @@ Locate: TypeAlias = Callable[[str], tuple[TableLocation, BlobLocation]]
 Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
 """What may be seen half-way: nothing but before and after; each path by itself old or new; the
 same, and what is moved is in one of its places."""
+
+Parts: TypeAlias = tuple[str, tuple[tuple[int, int], ...]]
+"""A multipart upload: the path of its file, and number and size of each part."""
 
 TRASH = "/.trash"
 GRACE = 60.0
@@ -94,6 +100,8 @@ class Marks:
     """Mode, owner, user metadata and read-only, of each path that has any of them."""
     rules: Collection[LifecycleRule] = ()
     """By path."""
+    uploads: Collection[Parts] = frozenset()
+    """The open multipart uploads; two that are alike are one."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +258,9 @@ class World:
                 assert sorted(named) == sorted(
                     path for path, each in found.items() if name in each.metadata
                 )
-            return Marks(found, tuple(await fs.rules()) if "rules" in self.features else ())
+            rules = tuple(await fs.rules()) if "rules" in self.features else ()
+            uploads = frozenset([_sizes(*each) for each in await self._uploads(fs._volume())])
+            return Marks(found, rules, uploads)
 
     async def visible(self) -> set[str]:
         """Every path of the table at which a client sees something, whether or not it has
@@ -301,8 +311,10 @@ class World:
             await repair_volume(volume, dry_run=False, grace=GRACE)
 
     async def collect(self) -> set[str]:
-        """What `s3k gc` does; the keys that are left."""
+        """What `s3k gc` does; the keys that are left, without those of uploads that were open, of
+        which it keeps everything."""
         async with self.volume() as volume:
+            kept: set[str | None] = {upload.id for upload, _ in await self._uploads(volume)}
             place = CollectedData.of(volume)
             if self.with_store_clock:
                 place = replace(place, data=_Clocked(place.data, self.clock))
@@ -314,11 +326,11 @@ class World:
                 await collector.clean_up(marked)
                 swept = await collector.sweep(candidates)
             assert swept.failures == []
-            return {
-                info.key
-                async for info in list_all(volume.blobs)
-                if object_id_of(info.key) is not None
-            }
+            left = {info.key async for info in list_all(volume.blobs)}
+            for _, parts in await self._uploads(volume):
+                for part in parts:
+                    assert left.issuperset(physical_keys(part.content.physical))
+            return {key for key in left if object_id_of(key) not in kept | {None}}
 
     async def named(self) -> set[str]:
         """The keys that the files of the tree name, those of adopted objects apart."""
@@ -355,6 +367,14 @@ class World:
         await table.close()
         await restore_at_once(self.config, self.runtime)
 
+    async def _uploads(self, volume: Volume) -> list[tuple[MultipartUpload, list[PartInfo]]]:
+        """The open multipart uploads with their parts, in a scenario that has any."""
+        if "uploads" not in self.features:
+            return []
+        return [
+            (upload, await list_parts(volume, upload.id)) for upload in await list_uploads(volume)
+        ]
+
     def _config(self, name: str) -> VolumeConfig:
         return VolumeConfig(
             name, *self.locate(name), suffix_count=2, tuning=TUNING, layout=self.layout
@@ -362,6 +382,10 @@ class World:
 
     def _configs(self) -> list[VolumeConfig]:
         return [self.config, self.origin] if self.with_origin else [self.config]
+
+
+def _sizes(upload: MultipartUpload, parts: Sequence[PartInfo]) -> Parts:
+    return upload.path, tuple((part.number, part.size) for part in parts)
 
 
 class _Clocked(FaultyBlobs):

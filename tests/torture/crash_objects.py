@@ -1,18 +1,29 @@
 """The verbs of `ObjectStore` that change something in a way of their own, as scenarios of a crash;
-and what the others are built from."""
+and what the others are built from. With those of the client they are all scenarios that there
+are."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from io import BytesIO
 
 from s3k_async.attributes import Attributes
+from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.client import S3kClient
 from s3k_async.objects import ObjectStore
-from tests.torture.crash import Marks, Paths, Scenario
-from tests.torture.crash_scenarios import whole
+from s3k_async.txn.upload_items import MultipartUpload, upload_item
+from tests.torture.crash import Marks, Parts, Paths, Scenario
+from tests.torture.crash_scenarios import SCENARIOS, whole
 
-__all__ = ["OBJECT_BUILT", "OBJECT_LOOKS", "OBJECT_SCENARIOS", "OBJECT_UPLOADS"]
+__all__ = [
+    "EVERY",
+    "OBJECT_BUILT",
+    "OBJECT_LOOKS",
+    "OBJECT_SCENARIOS",
+    "OBJECT_UPLOADS",
+    "ON_STORES",
+]
 
 OBJECT_LOOKS = frozenset(
     {
@@ -53,18 +64,6 @@ OBJECT_BUILT: Mapping[str, str] = {
 }
 """The verbs that find an object and then make one change of the client: a scenario of this
 change."""
-OBJECT_UPLOADS = frozenset(
-    {
-        "abort_upload",
-        "complete_upload",
-        "copy_part",
-        "create_upload",
-        "expire_uploads",
-        "put_part",
-    }
-)
-"""The verbs of multipart uploads, whose crashes are in tests/faults/test_multipart_faults.py."""
-
 DATA = bytes(range(100))
 BUCKET: Paths = {"/b": None, "/b/k": DATA, "/b/t": b"target"}
 TREE: Paths = {**BUCKET, "/b/x": None, "/b/x/y": b"more"}
@@ -178,3 +177,94 @@ OBJECT_SCENARIOS: Mapping[str, Scenario] = {
         ),
     ),
 }
+
+TWO = {1: b"one, ", 2: b"two" * 20}
+"""The parts of an upload."""
+
+
+UPLOAD = "01234567-89ab-4cde-8f01-23456789abcd"
+"""Its id, so that no call is made to find it."""
+
+
+def uploading(lifetime: float = 10**6) -> Callable[[S3kClient], Awaitable[None]]:
+    """What begins an upload of `/b/new`, with two parts."""
+
+    async def prepare(fs: S3kClient) -> None:
+        volume, bucket = fs._volume(), (await fs.stat("/b")).id
+        now_ms = volume.store.runtime.now_ms()
+        expires_ms = now_ms + int(lifetime * 1000)
+        upload = MultipartUpload(UPLOAD, "/b/new", now_ms, expires_ms, bucket=bucket)
+        await volume.items.write(Put(upload_item(upload), ABSENT))
+        for number, data in TWO.items():
+            await ObjectStore(fs).put_part(UPLOAD, number, data)
+
+    return prepare
+
+
+def open_with(parts: Mapping[int, bytes]) -> Marks:
+    """What there is of an upload of `/b/new`."""
+    sizes = tuple((number, len(data)) for number, data in sorted(parts.items()))
+    uploads: set[Parts] = {("/b/new", sizes)}
+    return Marks(uploads=frozenset(uploads))
+
+
+OF_UPLOADS = Scenario(
+    BUCKET,
+    by(lambda store: store.put_part(UPLOAD, 3, b"more")),
+    BUCKET,
+    features=("uploads",),
+    prepare=uploading(),
+    marks=(open_with(TWO), open_with({**TWO, 3: b"more"})),
+)
+OBJECT_UPLOADS: Mapping[str, Scenario] = {
+    "create_upload": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.create_upload("b", "new")),
+        prepare=None,
+        marks=(Marks(), open_with({})),
+    ),
+    "put_part": OF_UPLOADS,
+    "put_part:again": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.put_part(UPLOAD, 1, DATA)),
+        marks=(open_with(TWO), open_with({**TWO, 1: DATA})),
+    ),
+    "copy_part": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.copy_part(UPLOAD, 2, "b", "k", offset=3, size=9)),
+        marks=(open_with(TWO), open_with({**TWO, 2: DATA[3:12]})),
+    ),
+    "complete_upload": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.complete_upload(UPLOAD)),
+        after={**BUCKET, "/b/new": b"".join(TWO.values())},
+        gone=True,
+        marks=(open_with(TWO), Marks()),
+    ),
+    "abort_upload": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.abort_upload(UPLOAD)),
+        gone=True,
+        implied=True,  # its data is left if it cannot be deleted
+        marks=(open_with(TWO), Marks()),
+    ),
+    "expire_uploads": replace(
+        OF_UPLOADS,
+        run=by(lambda store: store.expire_uploads()),
+        prepare=uploading(lifetime=1),
+        implied=True,  # it goes on to other uploads
+        marks=(open_with(TWO), Marks()),
+    ),
+}
+"""The verbs of multipart uploads, whose crashes in memory are in
+tests/faults/test_multipart_faults.py."""
+EVERY: Mapping[str, Scenario] = {
+    **SCENARIOS,
+    **{f"objects.{name}": scenario for name, scenario in OBJECT_SCENARIOS.items()},
+}
+"""The scenarios of the client and of the object store."""
+ON_STORES: Mapping[str, Scenario] = {
+    **EVERY,
+    **{f"objects.{name}": scenario for name, scenario in OBJECT_UPLOADS.items()},
+}
+"""Those that run on real stores."""

@@ -16,7 +16,7 @@ from s3k_async.model import LayoutName
 from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock
 from tests.torture.crash import Locate, World
-from tests.torture.crash_scenarios import SCENARIOS
+from tests.torture.crash_objects import ON_STORES
 from tests.torture.processes import PRELOADED, Keys, keys_of, with_keys
 
 __all__ = ["Death", "kill_at"]
@@ -80,7 +80,7 @@ def _run(
     death: Death,
     answer: Path,
 ) -> None:  # in the child
-    chosen = replace(SCENARIOS[scenario], layout=layout)
+    chosen = replace(ON_STORES[scenario], layout=layout)
     world = World(
         name, bool(chosen.origin), layout, FakeClock(seconds), _at(places), seed=os.getpid()
     ).join()

@@ -1,4 +1,4 @@
-"""Histories of eight clients: in memory under the scheduler, and on real engines in real time."""
+"""Histories of several clients: in memory under the scheduler, and on real engines in real time."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ from tests.torture.histories_scheduler import Rates, Scheduler
 from tests.torture.model import Outcome, ancestors
 from tests.torture.model_volume import Member, ModelVolume, memory_config
 
-__all__ = ["CLIENTS", "EXCUSED", "Run", "in_memory", "in_real_time"]
+__all__ = ["EXCUSED", "Run", "in_memory", "in_real_time"]
 
-CLIENTS = 8
 NO_FAULTS = Rates()
 EXCUSED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -62,12 +61,12 @@ async def in_memory(
     layout: LayoutName = "path",
 ) -> Run:
     """A history under the scheduler: everything in it follows from the seed. Raises Violation."""
-    volume = ModelVolume(memory_config(layout))
+    chosen, volume = SCENES[scene], ModelVolume(memory_config(layout))
     scheduler = Scheduler(seed, volume.clock, rates)
     await volume.start()
     recorder, stamps = Recorder(lambda: scheduler.faults["answer lost after"]), itertools.count(1)
     first = await volume.join()
-    await build(first.fs, SCENES[scene].start)
+    await build(first.fs, chosen.start)
     await first.close()
     runtime = volume.runtime
     volume.runtime = replace(runtime, sleep=scheduler.sleep)
@@ -77,12 +76,12 @@ async def in_memory(
         scheduler.govern(member.faults, killable=True)
         return member.fs, partial(_leave, member)
 
-    players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
+    players = [Player(number, chosen, recorder, seed, stamps) for number in range(chosen.clients)]
     await scheduler.run(lambda: together([partial(player.play, calls, join) for player in players]))
     volume.runtime = runtime
     last = await volume.join()
-    left = await recorder.record(CLIENTS, Everything(), last.fs)
-    check(SCENES[scene].start, recorder.events, excused=EXCUSED, layout=layout)
+    left = await recorder.record(chosen.clients, Everything(), last.fs)
+    check(chosen.start, recorder.events, excused=EXCUSED, layout=layout)
     if layout == "path":
         await _repair(volume, last, recorder.events, left)
     # A creation that was sent again may have created its file a second time; a repair renumbers it.
@@ -97,20 +96,21 @@ async def in_real_time(
     scene: str, seed: str, config: VolumeConfig, session: object, *, calls: int
 ) -> Run:
     """A history on real stores. Raises Violation."""
+    chosen = SCENES[scene]
     await init_volume(config, session=session)
     recorder, stamps = Recorder(), itertools.count(1)
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(S3kClient(config=config, session=session))
-            for _ in range(CLIENTS)
+            for _ in range(chosen.clients)
         ]
-        await build(clients[0], SCENES[scene].start)
+        await build(clients[0], chosen.start)
 
         async def join(fs: S3kClient) -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
             return fs, _stay
 
         players = [
-            Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)
+            Player(number, chosen, recorder, seed, stamps) for number in range(chosen.clients)
         ]
         await together(
             [
@@ -118,8 +118,8 @@ async def in_real_time(
                 for player, fs in zip(players, clients, strict=True)
             ]
         )
-        await recorder.record(CLIENTS, Everything(), clients[0])
-    check(SCENES[scene].start, recorder.events, excused=EXCUSED, layout=config.layout or "path")
+        await recorder.record(chosen.clients, Everything(), clients[0])
+    check(chosen.start, recorder.events, excused=EXCUSED, layout=config.layout or "path")
     return Run(recorder.events, Counter())
 
 

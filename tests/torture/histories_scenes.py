@@ -115,6 +115,10 @@ class Scene:
     is_slow: bool = False
     """Whether its histories are only for `make test-full` and `make torture`: their contents grow,
     and the search for an order with them."""
+    clients: int = 8
+    """How many there are."""
+    rounds: int = 3
+    """Histories in `make test`, without faults; a few more with faults."""
 
 
 class Player:
@@ -207,6 +211,19 @@ def among_extents(choice: random.Random, stamp: int) -> Operation:
             )
         )
     return Read(path) if kind < 13 else Stat(path)
+
+
+def among_few_extents(choice: random.Random, stamp: int) -> Operation:
+    """Bytes added to two files and changed in place, while the files are cut off and exchanged."""
+    path, other = choice.sample(FILES[:2], 2)
+    kind = choice.randrange(12)
+    if kind < 4:
+        return Append(stamp, path, b"<%d>" % stamp)
+    if kind < 7:
+        return WriteRange(stamp, path, choice.choice((0, 2, 9)), b"[%d]" % stamp)
+    if kind < 9:
+        return Truncate(stamp, path, choice.choice((0, 4, 12)))
+    return Exchange(stamp, path, other) if kind < 11 else Read(path)
 
 
 def among_labels(choice: random.Random, stamp: int) -> Operation:
@@ -323,6 +340,12 @@ def among_empty(choice: random.Random, stamp: int) -> Operation:
 SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
     "extents": Scene({"/f": File(b"first", 0)}, among_extents, is_slow=True),
+    "few extents": Scene(
+        {"/f": File(b"first", 0), "/g": File(b"second", 0)},
+        among_few_extents,
+        clients=3,
+        rounds=5,
+    ),
     "labels": Scene({"/f": File(b"first", 0)}, among_labels),
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),

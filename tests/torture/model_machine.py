@@ -8,7 +8,7 @@ them, and nothing may decide otherwise later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -24,7 +24,9 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ServiceError,
+    UploadNotFoundError,
 )
+from s3k_async.files.multipart import create_upload
 from s3k_async.files.open_files import FileReader, FileWriter
 from s3k_async.model import Feature
 from s3k_async.testing import Died
@@ -80,6 +82,14 @@ from tests.torture.model_lists import (
     WriteMany,
 )
 from tests.torture.model_transactions import Transact, paths_of
+from tests.torture.model_uploads import (
+    Abort,
+    Complete,
+    CopyPart,
+    ListUploads,
+    PutPart,
+    Uploading,
+)
 from tests.torture.model_volume import EVER, LEASE, Member, ModelVolume, calm, dying, failing
 
 __all__ = ["RepairedMachine", "TreeMachine", "VolumeMachine"]
@@ -112,6 +122,7 @@ data = st.sampled_from(DATA)
 flags = st.booleans()
 who = st.integers(0, 1)
 number = st.integers(1, 14)
+part_numbers = st.integers(0, 2)
 
 writes = st.builds(Write, st.just(0), paths, data, flags)
 touches = st.builds(Touch, st.just(0), paths)
@@ -171,6 +182,7 @@ changes: st.SearchStrategy[Any] = st.one_of(
     directories,
     deletions,
     renames,
+    exchanges,
     st.builds(Copy, st.just(0), paths, paths, flags),
     lists_of_files,
     lists_of_pairs,
@@ -245,6 +257,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.states: list[Tree] = [{}]
         self.writing: list[Writing] = []
         self.reading: list[Reading] = []
+        self.uploads: list[Uploading] = []
         self.stamps = 0
         self.interrupted = self.unresolved = False
         self.do(self.volume.start())
@@ -460,13 +473,8 @@ class VolumeMachine(RuleBasedStateMachine):
 
     @rule(operation=exchanges, member=who)
     def exchange(self, operation: Exchange, member: int) -> None:
-        if any(
-            is_below(writing.path, path)
-            for writing in self.writing
-            for path in (operation.first, operation.second)
-        ):
-            return  # what a directory takes along while it is being written is for `rename`
-        self.call(self.fresh(operation), member)
+        if self.may_be_interrupted(operation):
+            self.call(self.fresh(operation), member)
 
     @rule(choice=st.data(), member=who)
     def exchange_what_is_there(self, choice: st.DataObject, member: int) -> None:
@@ -694,21 +702,49 @@ class VolumeMachine(RuleBasedStateMachine):
         if not self.may_be_interrupted(operation):
             return
         operation = self.fresh(operation)
+        outcome = self.told_before_death(operation, at, after, member)
+        if outcome is Died:
+            self.between(operation)
+        else:
+            self.learn(operation, outcome)
+            self.interrupted = self.unresolved = True
+        self.recover()
+
+    @rule(choice=st.data(), at=st.integers(1, 9), after=flags, member=who)
+    def die_exchanging(self, choice: st.DataObject, at: int, after: bool, member: int) -> None:
+        """Both paths are exchanged, or neither is."""
+        self.die(self.exchange_of_files(choice, member), at, after, member)
+
+    @rule(choice=st.data(), at=st.integers(1, 9), after=flags, member=who)
+    def lose_all_answers_exchanging(
+        self, choice: st.DataObject, at: int, after: bool, member: int
+    ) -> None:
+        self.lose_all_answers(self.exchange_of_files(choice, member), at, after, member)
+
+    def exchange_of_files(self, choice: st.DataObject, member: int) -> Exchange:
+        """Of two that are there; if one is missing, it is written before."""
+        if sum(isinstance(node, File) for node in self.states[0].values()) < 2:
+            self.write(Write(0, choice.draw(paths), b"one more"), member)
+        files = [path for path, node in self.states[0].items() if isinstance(node, File)]
+        first = choice.draw(st.sampled_from(files or ["/a"]))
+        others = [path for path in files if path != first]
+        return Exchange(0, first, choice.draw(st.sampled_from(others or ["/b"])))
+
+    def told_before_death(self, operation: Operation, at: int, after: bool, member: int) -> Outcome:
+        """The client is killed at a call, and another takes its place. What its caller was told;
+        Died if nothing."""
         dead = self.members[member]
         dying(dead.faults, at, after=after)
         try:
             outcome = self.do(self.told(operation, dead.fs))
         except Died:
             note(f"died at call {at}")
-            self.between(operation)
-        else:
-            self.learn(operation, outcome)
-            self.interrupted = self.unresolved = True
+            outcome = Died
         self.reading = [each for each in self.reading if each.member is not dead]
         self.do(dead.die())
         self.writing = [writing for writing in self.writing if writing.member is not dead]
         self.members[member] = self.do(self.volume.join())
-        self.recover()
+        return outcome
 
     @rule(operation=changes, at=number, after=flags, times=st.integers(1, 2), member=who)
     def lose_answers(
@@ -745,6 +781,13 @@ class VolumeMachine(RuleBasedStateMachine):
             path for pair in operation.pairs for path in pair
         ):
             return False
+        if isinstance(operation, Exchange):
+            # What a directory takes along while it is being written is for `rename`.
+            return not any(
+                is_below(writing.path, path)
+                for writing in self.writing
+                for path in (operation.first, operation.second)
+            )
         return not (isinstance(operation, Copy) and is_below(operation.source, operation.target))
 
     def cut_off(
@@ -755,12 +798,7 @@ class VolumeMachine(RuleBasedStateMachine):
         if not self.may_be_interrupted(operation):
             return
         operation = self.fresh(operation)
-        faults = self.members[member].faults
-        failing(faults, at, error, after=after, times=EVER)
-        outcome = self.do(self.told(operation, self.members[member].fs))
-        note(f"cut off at call {at}: {outcome}")
-        self.do(self.members[member].volume.log.drained())
-        calm(faults)
+        outcome = self.told_while_cut_off(operation, at, error, after, member)
         expected = [self.applied(operation, tree) for tree in self.states]
         if any(
             matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected
@@ -773,6 +811,170 @@ class VolumeMachine(RuleBasedStateMachine):
             )
             self.between(operation, happened=unknown)
         self.recover()
+
+    def told_while_cut_off(
+        self, operation: Operation, at: int, error: S3kError, after: bool, member: int
+    ) -> Outcome:
+        """From a call on the client reaches nothing, until it was told so."""
+        faults = self.members[member].faults
+        failing(faults, at, error, after=after, times=EVER)
+        outcome = self.do(self.told(operation, self.members[member].fs))
+        note(f"cut off at call {at}: {outcome}")
+        self.do(self.members[member].volume.log.drained())
+        calm(faults)
+        return outcome
+
+    # Multipart uploads
+
+    @rule(path=paths, parts=st.dictionaries(part_numbers, data, max_size=2), member=who)
+    def start_upload(self, path: str, parts: Mapping[int, bytes], member: int) -> None:
+        volume = self.members[member].volume
+        upload = self.do(create_upload(volume, path, lifetime=EVER))
+        self.uploads.append(Uploading(upload.id, path))
+        for number, content in parts.items():
+            self.put(self.uploads[-1], number, content, 1 - member)
+
+    def put(self, upload: Uploading, number: int, content: bytes, member: int) -> None:
+        self.call(self.fresh(PutPart(0, upload.id, number, content)), member)
+        upload.parts[number] = content
+
+    @precondition(lambda self: self.uploads)
+    @rule(choice=st.data(), number=part_numbers, content=data, member=who)
+    def put_part(self, choice: st.DataObject, number: int, content: bytes, member: int) -> None:
+        self.put(choice.draw(st.sampled_from(self.uploads)), number, content, member)
+
+    @precondition(lambda self: self.uploads)
+    @rule(choice=st.data(), number=part_numbers, offset=st.sampled_from([0, 1, 40]), member=who)
+    def copy_part(self, choice: st.DataObject, number: int, offset: int, member: int) -> None:
+        upload = choice.draw(st.sampled_from(self.uploads))
+        source = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        node = self.states[0].get(source)
+        if not self.agreed(source) or isinstance(node, Early):
+            return
+        operation = self.fresh(CopyPart(0, upload.id, number, source, offset))
+        self.call(operation, member)
+        if isinstance(node, File) and offset <= len(node.data):
+            upload.parts[number] = node.data[offset:]
+
+    @precondition(lambda self: self.uploads)
+    @rule(member=who)
+    def list_uploads(self, member: int) -> None:
+        found = self.do(self.told(ListUploads(), self.members[member].fs))
+        assert found == {each.id: (each.path, each.sizes) for each in self.uploads}
+
+    @precondition(lambda self: self.uploads)
+    @rule(choice=st.data(), member=who)
+    def complete_upload(self, choice: st.DataObject, member: int) -> None:
+        upload = choice.draw(st.sampled_from(self.uploads))
+        operation = self.completion(upload)
+        outcome = self.do(self.told(operation, self.members[member].fs))
+        self.learn(operation, outcome)
+        if outcome is None:
+            self.end(upload, 1 - member)
+
+    @precondition(lambda self: self.uploads)
+    @rule(choice=st.data(), member=who)
+    def abort_upload(self, choice: st.DataObject, member: int) -> None:
+        upload = choice.draw(st.sampled_from(self.uploads))
+        self.call(self.fresh(Abort(0, upload.id)), member)
+        self.end(upload, 1 - member)
+
+    def completion(self, upload: Uploading) -> Complete:
+        content = upload.data if upload.parts else None
+        return self.fresh(Complete(0, upload.path, upload.id, content))
+
+    def end(self, upload: Uploading, member: int) -> None:
+        """Its id is invalid from now on."""
+        self.uploads.remove(upload)
+        late = self.fresh(PutPart(0, upload.id, 0, b"late"))
+        assert self.do(self.told(late, self.members[member].fs)) is UploadNotFoundError
+
+    @rule(
+        choice=st.data(),
+        verb=st.sampled_from(("put", "complete", "complete", "abort")),
+        how=st.sampled_from(("dies", "hears nothing", "reaches nothing")),
+        at=number,
+        after=flags,
+        member=who,
+    )
+    def interrupt_upload(
+        self, choice: st.DataObject, verb: str, how: str, at: int, after: bool, member: int
+    ) -> None:
+        """A verb of an upload happened, or not: the file is published if and only if the upload is
+        over."""
+        if not self.uploads:
+            self.start_upload(choice.draw(paths), {0: DATA[1], 2: DATA[3]}, member)
+        upload = choice.draw(st.sampled_from(self.uploads))
+        part = PutPart(0, upload.id, choice.draw(part_numbers), choice.draw(data))
+        operations: dict[str, PutPart | Complete | Abort] = {
+            "put": self.fresh(part),
+            "complete": self.completion(upload),
+            "abort": self.fresh(Abort(0, upload.id)),
+        }
+        operation = operations[verb]
+        if how == "dies":
+            outcome = self.told_before_death(operation, at, after, member)
+        elif how == "hears nothing":
+            lost = ResponseLostError("lost")
+            outcome = self.told_while_cut_off(operation, at, lost, after, member)
+        else:
+            refused = ServiceError("no", service_code="No")
+            outcome = self.told_while_cut_off(operation, at, refused, False, member)
+        self.interrupted = self.unresolved = True
+        is_certain = outcome is not Died and not (
+            outcome is not None and issubclass(outcome, OutcomeUnknownError)
+        )
+        found = self.do(self.told(ListUploads(), self.members[member].fs))
+        if isinstance(operation, PutPart):
+            self.decide_part(upload, operation, found[upload.id][1], outcome, is_certain)
+        else:
+            self.decide_end(upload, operation, upload.id in found, outcome, is_certain)
+        self.recover()
+
+    def decide_part(
+        self,
+        upload: Uploading,
+        part: PutPart,
+        found: Mapping[int, int],
+        outcome: Outcome,
+        is_certain: bool,
+    ) -> None:
+        """The upload has the part, or what it had before."""
+        before, after = upload.sizes, {**upload.sizes, part.number: len(part.data)}
+        if is_certain:
+            assert found == (after if outcome is None else before)
+        assert found in (before, after)
+        if before == after:
+            self.put(upload, part.number, part.data, 0)
+        elif found == after:
+            upload.parts[part.number] = part.data
+
+    def decide_end(
+        self,
+        upload: Uploading,
+        operation: Complete | Abort,
+        is_open: bool,
+        outcome: Outcome,
+        is_certain: bool,
+    ) -> None:
+        """The upload is over, and its file published unless it was aborted, or neither."""
+        if outcome is None:
+            assert not is_open
+        if is_certain and outcome is not None and isinstance(operation, Complete):
+            assert is_open
+        results = [self.applied(operation, tree) for tree in self.states]
+        if is_open:
+            self.states = distinct(
+                grown for tree in self.states for grown in (tree, *operation.leftovers(tree))
+            )
+        else:
+            self.states = distinct(
+                result.tree for result in results if not isinstance(result, Refusal)
+            )
+            assert self.states
+            if isinstance(operation, Abort):  # the rest of it may be left
+                self.do(self.told(operation, self.members[0].fs))
+            self.end(upload, 0)
 
     # Time and clients
 

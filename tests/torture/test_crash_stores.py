@@ -21,14 +21,17 @@ from typing import Any
 import pytest
 
 from s3k_async.backends.rocksdb import RocksdbBlobs, RocksdbTable
+from s3k_async.client import S3kClient
 from s3k_async.config import BlobLocation, TableLocation
 from s3k_async.errors import S3kError
 from s3k_async.model import LayoutName
+from s3k_async.objects import ObjectStore
 from s3k_async.testing import Call, FaultPlan
 from tests.engines import redis_server
 from tests.level import FULL, TORTURE
 from tests.support import FakeClock
 from tests.torture.crash import Scenario, World, world_of
+from tests.torture.crash_objects import OBJECT_BUILT, OBJECT_LOOKS, ON_STORES
 from tests.torture.crash_recovery import (
     AFTER_USE,
     RECOVERABLE,
@@ -40,12 +43,12 @@ from tests.torture.crash_recovery import (
     is_definite,
     try_again,
 )
-from tests.torture.crash_scenarios import SCENARIOS
+from tests.torture.crash_scenarios import LOOKS, OWN, verb_of
 from tests.torture.crash_stores import Death, kill_at
 from tests.torture.measure import report, seed_of_run
 
-SOME = 4
-"""Verbs of each layout in `make test`."""
+SOME, SOME_OF_OBJECTS = 3, 2
+"""Verbs of the client, and of the object API, of each layout in `make test`."""
 SHARE = 5
 
 in_layouts = pytest.mark.parametrize("layout", ["path", "tree"])
@@ -70,12 +73,25 @@ def on_rocksdb() -> Iterator[dict[str, Any]]:
 
 def chosen(layout: LayoutName, chance: random.Random) -> list[tuple[str, Scenario]]:
     """The scenarios of a run."""
-    of_layout = [
-        (name, replace(scenario, layout=layout))
-        for name, scenario in SCENARIOS.items()
-        if layout in scenario.layouts
-    ]
-    return of_layout if FULL else chance.sample(of_layout, SOME)
+    names = [name for name, scenario in ON_STORES.items() if layout in scenario.layouts]
+    if not FULL:
+        of_objects = [name for name in names if name.startswith("objects.")]
+        of_client = [name for name in names if name not in of_objects]
+        names = chance.sample(of_client, SOME) + chance.sample(of_objects, SOME_OF_OBJECTS)
+    return [(name, replace(ON_STORES[name], layout=layout)) for name in names]
+
+
+def test_every_verb_runs_on_stores() -> None:
+    """What neither looks nor is built from another scenario, of the client and of the object
+    store."""
+    client = verbs_of(S3kClient) - LOOKS - OWN
+    objects = verbs_of(ObjectStore) - OBJECT_LOOKS - OBJECT_BUILT.keys()
+    expected = client | {f"objects.{verb}" for verb in objects}
+    assert {verb_of(name) for name in ON_STORES} == expected
+
+
+def verbs_of(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
 
 
 def calls(count: int, chance: random.Random) -> list[int]:

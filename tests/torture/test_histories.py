@@ -1,4 +1,4 @@
-"""What eight clients are told at once could have been told one after the other."""
+"""What several clients are told at once could have been told one after the other."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ async def decided(place: str, rounds: int, run: Callable[[str], Awaitable[Run]])
 
 @in_layouts
 async def test_histories_are_linearizable(scene: str, layout: LayoutName) -> None:
-    await run_many(scene, layout, 3)
+    await run_many(scene, layout, SCENES[scene].rounds)
 
 
 @in_layouts
 async def test_histories_with_faults_are_linearizable(scene: str, layout: LayoutName) -> None:
-    faults = await run_many(scene, layout, 5, FAULTS)
+    faults = await run_many(scene, layout, SCENES[scene].rounds + 2, FAULTS)
     assert faults
 
 

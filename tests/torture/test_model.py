@@ -17,7 +17,15 @@ from hypothesis.stateful import run_state_machine_as_test
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.model import Feature
-from tests.torture import model, model_lists, model_transactions
+from tests.torture import (
+    model,
+    model_lists,
+    model_machine,
+    model_transactions,
+    model_uploads,
+)
+from tests.torture.crash_objects import OBJECT_UPLOADS
+from tests.torture.crash_scenarios import verb_of
 from tests.torture.model_machine import RepairedMachine, TreeMachine, VolumeMachine
 from tests.torture.model_volume import embedded_config, memory_config
 
@@ -121,3 +129,12 @@ def test_every_verb_is_in_the_model() -> None:
     )
     called = {verb for verb in verbs if f"fs.{verb}(" in source}
     assert verbs - called == elsewhere
+
+
+def test_every_verb_of_uploads_is_in_the_model() -> None:
+    """But for the one that garbage collection carries out, too: tests/objects/test_uploads.py."""
+    source = inspect.getsource(model_uploads) + inspect.getsource(model_machine)
+    verbs = {verb_of(name) for name in OBJECT_UPLOADS}
+    assert {verb for verb in verbs if f"await {verb}(" in source or f"do({verb}(" in source} == (
+        verbs - {"expire_uploads"}
+    )

@@ -33,6 +33,7 @@ METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
 GROUPS = "tests/oplog/test_group_commit.py"
 PLANNED = "tests/client/test_planned_uploads.py"
 CRASH = "tests/torture/test_crash.py"
+HISTORIES = "tests/torture/test_histories.py"
 COUNTERS = "tests/counters/test_counters.py"
 RELIABLE = "tests/backends/test_retrying_items.py"
 PIPELINE = "tests/backends/test_request_pipeline.py"
@@ -2081,6 +2082,21 @@ DEFECTS: tuple[Defect, ...] = (
         f"{EDITS}::test_a_change_is_made_again_on_what_another_client_wrote",
     ),
     Defect(
+        "extents: changes of concurrent clients that overwrite each other",
+        "files/edits.py",
+        "                    replace(target, lease_ms=lease_ms),\n",
+        "                    replace(await prepare(path), lease_ms=lease_ms),\n",
+        f"{HISTORIES}::test_histories_are_linearizable[few extents-path]",
+    ),
+    Defect(
+        "extents: a change made again of what was there at its first attempt",
+        "files/edits.py",
+        "            before = () if current is None else extents_of(current.content, current.id)\n",
+        "            before = () if current is None else extents_of(current.content, current.id)\n"
+        "            before = vars(made).setdefault('before', before)\n",
+        f"{HISTORIES}::test_histories_are_linearizable[few extents-tree]",
+    ),
+    Defect(
         "extents: an open file that appends to another one",
         "files/edits.py",
         "            if expected and (current is None or current.id != expected):\n",
@@ -3058,6 +3074,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{MULTIPART}::test_a_completion_that_fits_into_no_transaction_gives_up",
     ),
     Defect(
+        "uploads: a part that is stored, and of which its caller is told that it is not",
+        "files/multipart.py",
+        "    except S3kError as error:\n        raise OutcomeUnknownError(",
+        "    except S3kError as error:\n        raise error\n        raise OutcomeUnknownError(",
+        "tests/faults/test_multipart_faults.py::test_a_call_fails",
+    ),
+    Defect(
         "uploads: a sweep that does not look for open uploads again",
         "integrity/gc_sweep.py",
         "        uploading = await self._uploading(left)\n",
@@ -3077,6 +3100,13 @@ DEFECTS: tuple[Defect, ...] = (
         "            rules = await self.index.rules.newest()\n            due = found",
         "            due = found",
         f"{RULE_RUNS}::test_a_rule_that_is_removed_during_a_slow_run_is_obeyed_no_more",
+    ),
+    Defect(
+        "rules: a client that goes on with the rules it has changed",
+        "namespace/due_index.py",
+        "            finally:\n                self.rules.forget()\n",
+        "",
+        f"{RULES}::test_a_change_of_a_rule_is_true_although_everything_fails_after_it",
     ),
     Defect(
         "permissions: long ranges of objects that may not be read",
