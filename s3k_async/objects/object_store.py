@@ -737,7 +737,7 @@ class ObjectStore:
         The object has the parts in the order of their numbers, which may have gaps.
 
         Raises UploadNotFoundError: if the upload was completed during the call, the object may have
-        the part.
+        the part. OutcomeUnknownError: the upload has the part, and a completion may miss it.
         """
         return await multipart.put_part(self._volume(), upload_id, number, data)
 

@@ -442,7 +442,7 @@ class SyncObjectStore(BlockingObjectStore):
         The object has the parts in the order of their numbers, which may have gaps.
 
         Raises UploadNotFoundError: if the upload was completed during the call, the object may have
-        the part.
+        the part. OutcomeUnknownError: the upload has the part, and a completion may miss it.
         """
         return self._call(lambda objects: objects.put_part(upload_id, number, data))
 
