@@ -77,7 +77,7 @@ class FoundEntry:
     def is_settled(self, now_ms: int) -> bool:
         """Whether the change that the item was written for is over."""
         entry, item = self.entry, self.item
-        if item.follows or now_ms - item.time_ms >= STALE_MS:
+        if now_ms - item.time_ms >= STALE_MS:
             return True
         return entry is not None and entry.id == item.id and entry.version >= item.version
 

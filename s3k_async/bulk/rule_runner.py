@@ -4,10 +4,9 @@ Any number of runs may be made at the same time. Each action is one change on th
 file is as it was read, so one of several runs makes it. Then its item is removed, on the condition
 that no writer has written it again.
 
-An item whose entry is not due is removed if the change that it was written for is over: the item
-was written with the entry or after it, or the entry is at that version, or later. Otherwise the
-change may still come, and the entry is looked at again, each time after as long as the item is old,
-until it is STALE_MS old.
+An item whose entry is not due is removed if the change that it was written for is over: the entry
+is at that version, or later. Otherwise the change may still come, and the entry is looked at again,
+each time after as long as the item is old, until it is STALE_MS old.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class _Run:
         async with aclosing(files_below(self.volume, request.path)) as pages:
             async for entries in pages:
                 exists = True
-                await self.index.add_entries(entries, exist=True)
+                await self.index.add_entries(entries)
         self.counts["scanned"] += 1
         # A directory that is not there may still be moved to the path, by a long transaction.
         needed = SETTLE_MS if exists else STALE_MS

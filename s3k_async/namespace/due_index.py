@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from functools import partial
 from typing import Final, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
@@ -99,10 +98,7 @@ class DueItems:
     def puts(self, identities: Iterable[str] | None = None) -> list[Put]:
         now_ms, runtime = self._runtime.now_ms(), self._runtime
         wanted = (one for each in self._chosen(identities) for one in self._wanted.get(each, ()))
-        items = [
-            due_item(entry, due.time_ms, now_ms, runtime.uuid(), follows=True)
-            for entry, due in wanted
-        ]
+        items = [due_item(entry, due.time_ms, now_ms, runtime.uuid()) for entry, due in wanted]
         # Two operations may write one key; a transaction has one action for each.
         by_key = {_key_of(item): item for item in items}
         return [Put(item, _replacing(self._stored.get(key))) for key, item in by_key.items()]
@@ -143,9 +139,9 @@ class DueIndex:
         await self._add_all(one for each in wanted.values() for one in each)
         return None
 
-    async def add_entries(self, entries: Iterable[Entry], *, exist: bool = False) -> None:
+    async def add_entries(self, entries: Iterable[Entry]) -> None:
         """Add files that are about to be written without being logged, as by a restore, or that a
-        listing has found, which `exist`."""
+        listing has found."""
         rules = await self.rules.current()
         wanted = []
         for entry in entries:
@@ -154,12 +150,12 @@ class DueIndex:
                 wanted.append((entry, due))
             elif not entry.is_dir and not _is_known(entry.path):
                 await self._request_scans(sorted(rules.rules))
-        await self._add_all(wanted, follows=exist)
+        await self._add_all(wanted)
 
     async def add(self, entry: Entry | None, due: DueTime | None) -> None:
-        """Add what is due on an entry that exists, if anything is."""
+        """Add what is due on an entry, if anything is."""
         if entry is not None and due is not None:
-            await self._add((entry, due), follows=True)
+            await self._add((entry, due))
 
     async def add_subtree(self, top: Entry) -> None:
         """As `add_entries`, for an entry that is put back together with what is below it."""
@@ -313,13 +309,13 @@ class DueIndex:
 
         await run_all(request, paths, limit=WRITES)
 
-    async def _add_all(self, wanted: Iterable[_Wanted], *, follows: bool = False) -> None:
-        await run_all(partial(self._add, follows=follows), wanted, limit=WRITES)
+    async def _add_all(self, wanted: Iterable[_Wanted]) -> None:
+        await run_all(self._add, wanted, limit=WRITES)
 
-    async def _add(self, wanted: _Wanted, *, follows: bool) -> None:
+    async def _add(self, wanted: _Wanted) -> None:
         entry, due = wanted
-        now_ms, identity = self._runtime.now_ms(), self._runtime.uuid()
-        await self._put(due_item(entry, due.time_ms, now_ms, identity, follows=follows))
+        now_ms = self._runtime.now_ms()
+        await self._put(due_item(entry, due.time_ms, now_ms, self._runtime.uuid()))
 
     async def _put(self, item: Item) -> None:
         """Write an item. One that is there is replaced on the condition of being unchanged, so that

@@ -58,7 +58,6 @@ HOUR: Final = "hour"
 HOUR_MS: Final = 3_600_000
 _DIGITS: Final = 16
 """Of a due time, in a sort key."""
-_FOLLOWS: Final = "follows"
 _FIELDS: Final = ("expire_at", "expire_after", "read_only_after")
 
 
@@ -76,9 +75,6 @@ class DueItem:
     time_ms: int
     """When it was written, epoch milliseconds."""
     operation: str
-    follows: bool
-    """Whether the entry was in the table when the item was written, or with it: no change of the
-    entry is still to come that has no other item."""
     item: Item
 
     @property
@@ -99,7 +95,6 @@ class DueItem:
                 int(item["ver"]),
                 int(item["time"]),
                 str(item[OPERATION]),
-                item.get(_FOLLOWS) is True,
                 item,
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -153,14 +148,11 @@ def scan_partition(number: int) -> str:
     return f"{_SCANS}{number}"
 
 
-def due_item(
-    entry: Entry, due_ms: int, now_ms: int, operation: str, *, follows: bool = False
-) -> Item:
-    """The due item of an entry that is about to be written, or is stored; `follows`: as in
-    `DueItem`. One with a past time is put into the present hour, since runners may be past the
-    other one."""
+def due_item(entry: Entry, due_ms: int, now_ms: int, operation: str) -> Item:
+    """The due item of an entry that is about to be written, or is stored. One with a past time is
+    put into the present hour, since runners may be past the other one."""
     partition, sort = _due_key(entry.entry_key, due_ms, now_ms)
-    item: dict[str, Value] = {
+    return {
         PARTITION: partition,
         SORT: sort,
         "entry": entry.entry_key,
@@ -170,7 +162,6 @@ def due_item(
         "time": now_ms,
         OPERATION: operation,
     }
-    return item | {_FOLLOWS: True} if follows else item
 
 
 def postponed(found: DueItem, due_ms: int, operation: str) -> Item:

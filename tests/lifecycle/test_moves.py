@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from s3k_async.attributes import Attributes
-from s3k_async.bulk.rule_changes import rule_index
 from s3k_async.client import S3kClient
 from s3k_async.namespace import due_index
 from s3k_async.namespace.due_items import DueItem
@@ -246,28 +245,13 @@ async def test_the_longest_keys(place: Ruled, fs: S3kClient) -> None:
     assert await expired(place) == 1
 
 
-async def test_the_item_of_a_file_that_was_deleted_is_removed_by_the_next_run(
-    place: Ruled, fs: S3kClient
-) -> None:
-    """It was written together with the entry, so that no change is awaited."""
-    await fs.set_rule("/d", expire_after=10)
-    await fs.write("/d/f", b"1")
-    await fs.delete("/d/f")
-    place.clock.advance(20)
-    assert (await fs.run_rules()).stale == 1
-    assert await place.due_items() == []
-
-
 async def test_an_item_whose_change_never_came(
     place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is looked at again after as long as it is old, and removed when it is a day old."""
     await fs.set_rule("/d", expire_after=10)
     await fs.write("/d/f", b"1")
-    entry = await fs._volume().store.get("/d/f")
-    assert entry is not None
     await fs.delete("/d/f")
-    await rule_index(fs._volume(), "/").add_entries([entry])
     began = place.clock.seconds
     runs = 0
     while await place.due_items():

@@ -109,25 +109,6 @@ async def test_runs_side_by_side_that_list_the_directory(place: Ruled, fs: S3kCl
     assert await place.findings() == []
 
 
-async def test_runs_side_by_side_after_a_short_time(place: Ruled, fs: S3kClient) -> None:
-    """Runs that find a file deleted by another one do not keep its item, or multiply it, even those
-    that list the directory."""
-    await fs.set_rule("/d", expire_after=60)
-    await fs.write_many([(f"/d/{number}", b"1") for number in range(100)])
-    place.clock.advance(HOUR_S)
-    async with AsyncExitStack() as stack:
-        clients = [
-            await stack.enter_async_context(
-                faulty_client(FaultPlan(jitter), place.config, place.runtime)
-            )
-            for _ in range(RUNNERS)
-        ]
-        results = await asyncio.gather(*(each.run_rules() for each in clients))
-    assert sum(each.expired for each in results) == 100
-    await fs.run_rules()
-    assert await place.due_items() == []
-
-
 async def test_a_lost_answer_to_the_last_write_of_a_run(place: Ruled, fs: S3kClient) -> None:
     """It stores the oldest hour that may have items, which a repetition finds stored already."""
     await fs.set_rule("/d", expire_after=86_400)

@@ -3591,20 +3591,6 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/objects/test_bucket_races.py::test_a_bucket_that_is_removed_meanwhile_is_not_created_again",
     ),
     Defect(
-        "rules: items of deleted files are kept as if their change may still come",
-        "bulk/due_entries.py",
-        "        if item.follows or now_ms - item.time_ms >= STALE_MS:\n",
-        "        if now_ms - item.time_ms >= STALE_MS:\n",
-        "tests/lifecycle/test_runners.py::test_runs_side_by_side_after_a_short_time",
-    ),
-    Defect(
-        "rules: an item before its entry that is not kept until the entry comes",
-        "namespace/due_index.py",
-        "        await self._add_all(wanted, follows=exist)\n",
-        "        await self._add_all(wanted, follows=True)\n",
-        "tests/lifecycle/test_moves.py::test_an_item_whose_change_never_came",
-    ),
-    Defect(
         "rules: a lost refusal because of a due item that leaves the outcome unknown",
         "txn/logged_write.py",
         "            except (ConditionFailedError, OutcomeUnknownError) as error:\n",
