@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,11 @@ class SyncStatusListing(Iterator[FileStatus]):
 
     def __next__(self) -> FileStatus:
         return next(self._statuses)
+
+    def close(self) -> None:
+        """End the listing before its end: no further page is read."""
+        if isinstance(self._statuses, Generator):
+            self._statuses.close()
 
     def to_arrow(self) -> pa.Table:
         """The remaining entries as one table of the schema `s3k_async.arrow_schema`. For a whole

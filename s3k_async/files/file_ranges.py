@@ -146,8 +146,8 @@ class SequentialCheck:
 
     def is_due(self, end: int) -> bool:
         """Whether bytes up to this position must be added before they are returned; those that end
-        the file always, since a wrong checksum is an error each time."""
-        return self._digest is not None and (self._hashed < end or end == self._entry.size)
+        the file, or an extent that is wrong, always: a wrong checksum is an error each time."""
+        return self._digest is not None and (self._hashed < end or end == self._parts[0].end)
 
     def add(self, start: int, data: Buffer) -> None:
         """Add fetched bytes before they are returned. Raises CorruptDataError when they complete

@@ -283,14 +283,13 @@ def operation_line(operation: Operation, key: str) -> bytes:
     """One operation as a line of a segment, without the newline. Raises LogFormatError for one
     that `operation_from` would refuse: both make the same checks."""
     line = _native.operation_line(operation)
-    if line is None:
-        line = _line(_document(operation, key))
+    document = _document(operation, key) if line is None else {}
     for entry in (operation.before, operation.after):
         if entry is not None and (flaw := _impossible(entry)):
             raise LogFormatError(flaw, path=key)
     if flaw := _flaw(operation):
         raise LogFormatError(flaw, path=key)
-    return line
+    return _line(document) if line is None else line
 
 
 def _document(operation: Operation, key: str) -> dict[str, Any]:

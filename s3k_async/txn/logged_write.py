@@ -89,9 +89,9 @@ class LoggedOutcome:
         index items. `identities`: their ids, None: all. Raises as `ItemStore.transact`, with the
         positions of `actions` only.
 
-        After a lost answer, a refusal because of index items alone shows that the entries are as
-        they were. So the transaction is sent again, to replace these items; if that is refused, the
-        outcome remains unknown."""
+        After a lost answer, a refusal because of index items alone shows that the entries meet
+        their conditions. So the transaction is sent again, to replace these items; if that fails,
+        the outcome remains unknown."""
         if not self.has_journal:
             await items.transact(actions, token())
             return
@@ -110,6 +110,10 @@ class LoggedOutcome:
                 if isinstance(error, OutcomeUnknownError):
                     unknown = error
                 await asyncio.sleep(0)
+            except S3kError as error:
+                if unknown is not None:
+                    raise unknown from error
+                raise
             else:
                 self._written(journal)
                 return

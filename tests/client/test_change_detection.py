@@ -175,6 +175,10 @@ async def test_a_long_extent_is_verified_by_reads_in_order(config: VolumeConfig)
             for _ in range(2):
                 with pytest.raises(CorruptDataError):
                     await file.read(10)
+            await file.seek(0)
+            for _ in range(2):
+                with pytest.raises(CorruptDataError):
+                    await file.read(len(DATA))
             await file.seek(len(DATA) + 4)
             assert await file.read() == whole[len(DATA) + 4 :]
 

@@ -61,6 +61,7 @@ NOT_SHARED = {
     SyncFileReader: {"readall", "write"},
     SyncFileWriter: REFUSED,
     SyncStagedWriter: REFUSED,
+    SyncStatusListing: {"close"},  # the twin of `aclose`
 }
 
 

@@ -14,6 +14,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -407,6 +408,13 @@ def test_an_open_file_keeps_its_client(config: VolumeConfig) -> None:
     listing = S3kSyncClient(config=config).list("/")
     gc.collect()
     assert [status.name for status in listing] == ["f"]
+
+
+def test_a_listing_can_be_closed(sync_fs: S3kSyncClient) -> None:
+    sync_fs.write_many([(f"/f{number}", b"") for number in range(3)])
+    with closing(sync_fs.list("/")) as listing:
+        assert next(listing).size == 0
+    assert list(listing) == []
 
 
 @backends

@@ -434,11 +434,13 @@ async def test_a_change_that_finds_a_former_item_and_loses_every_answer_is_resol
     await check_index(place)
 
 
-async def test_a_change_between_lost_answers_leaves_the_outcome_unknown(
-    place: Ruled, fs: S3kClient
+@pytest.mark.parametrize("refused", ["by another entry", "by the service"])
+async def test_a_refusal_after_lost_answers_leaves_the_outcome_unknown(
+    place: Ruled, fs: S3kClient, refused: str
 ) -> None:
-    """The refused transaction is sent again to replace an item; that another client has written the
-    entry meanwhile does not tell whether the first request came late."""
+    """The refused transaction is sent again to replace an item; that this fails, also because
+    another client has written the entry meanwhile, does not tell whether the first request came
+    late."""
     await prepare(place)
     store = fs._volume().store
     entry = await store.get("/d/f")
@@ -453,6 +455,8 @@ async def test_a_change_between_lost_answers_leaves_the_outcome_unknown(
     async def write_between(call: Call) -> None:
         seen.append(call.method)
         if seen.count("transact") == 3 and call.method == "transact":
+            if refused == "by the service":
+                raise ServiceError("no", service_code="X")
             await MemoryItems(place.config.name).write(Put(taken, ABSENT))
 
     faults = FaultPlan(write_between)
@@ -467,4 +471,5 @@ async def test_a_change_between_lost_answers_leaves_the_outcome_unknown(
                 place.runtime.uuid,
                 ["one"],
             )
-    assert await store.items.get(Key("/y", "y")) == taken
+    present = await store.items.get(Key("/y", "y"))
+    assert present == (None if refused == "by the service" else taken)

@@ -3602,7 +3602,7 @@ DEFECTS: tuple[Defect, ...] = (
         "txn/logged_write.py",
         "                    if unknown is not None:\n",
         "                    if False:\n",
-        f"{RULE_TRANSACTIONS}::test_a_change_between_lost_answers_leaves_the_outcome_unknown",
+        f"{RULE_TRANSACTIONS}::test_a_refusal_after_lost_answers_leaves_the_outcome_unknown",
     ),
     Defect(
         "rules: due items that two operations of a transaction both write",
