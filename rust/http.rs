@@ -11,7 +11,9 @@ mod python {
     pyo3::import_exception!(s3k_async.errors, ResponseLostError);
 }
 
+/// Fields of a head, at most.
 const MOST_FIELDS: usize = 128;
+/// Digits of a length, at most.
 const MOST_DIGITS: usize = 18;
 const LINE_END: &[u8] = b"\r\n";
 
@@ -46,7 +48,7 @@ impl From<Malformed> for PyErr {
 /// The head of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head<'a> {
-    is_newest: bool,
+    minor_version: u8,
     /// The status code.
     pub status: u16,
     /// Names and values, these without white space around them, in their order.
@@ -70,7 +72,7 @@ fn is_text(byte: u8) -> bool {
     byte == b'\t' || byte >= 0x80 || (0x20..0x7f).contains(&byte)
 }
 
-fn is_of_name(byte: u8) -> bool {
+fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
@@ -95,14 +97,12 @@ pub fn head(data: &[u8]) -> Option<Head<'_>> {
     if !matches!(version, b'0' | b'1') || digits.first() == Some(&b'0') {
         return None;
     }
-    let status = digits.iter().try_fold(0, |sum: u16, digit| {
-        digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0'))
-    })?;
+    let status = u16::try_from(number(digits)?).ok()?;
     let reason = rest.strip_prefix(b" ").map_or(rest, |reason| leading(reason, is_text).1);
     let mut rest = reason.strip_prefix(LINE_END)?;
     let mut fields = Vec::with_capacity(16);
     while !rest.starts_with(LINE_END) {
-        let (name, after) = leading(rest, is_of_name);
+        let (name, after) = leading(rest, is_token);
         let (value, after) = leading(after.strip_prefix(b":")?, is_text);
         if name.is_empty() {
             return None;
@@ -111,7 +111,7 @@ pub fn head(data: &[u8]) -> Option<Head<'_>> {
         rest = after.strip_prefix(LINE_END)?;
     }
     let size = data.len() - rest.len() + LINE_END.len();
-    Some(Head { is_newest: version == &b'1', status, fields, size })
+    Some(Head { minor_version: version - b'0', status, fields, size })
 }
 
 impl Head<'_> {
@@ -132,13 +132,13 @@ impl Head<'_> {
         let length = self.single("content-length")?;
         let coding = self.single("transfer-encoding")?;
         let is_usable = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked") && length.is_none();
-        if coding.is_some_and(|coding| !(self.is_newest && is_usable(coding))) {
+        if coding.is_some_and(|coding| !(self.minor_version > 0 && is_usable(coding))) {
             return Err(Malformed::Coding);
         }
         Ok(Framing {
             length: length.map(|digits| number(digits).ok_or(Malformed::Length)).transpose()?,
             is_chunked: coding.is_some(),
-            is_persistent: self.is_newest && !self.values("connection").any(has_close),
+            is_persistent: self.minor_version > 0 && !self.values("connection").any(has_close),
         })
     }
 }
@@ -148,8 +148,10 @@ fn has_close(value: &[u8]) -> bool {
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
-    let is_sound = !digits.is_empty() && digits.len() <= MOST_DIGITS;
-    digits.iter().filter(|_| is_sound).try_fold(is_sound.then_some(0)?, |sum: u64, digit| {
+    if digits.is_empty() || digits.len() > MOST_DIGITS {
+        return None;
+    }
+    digits.iter().try_fold(0, |sum: u64, digit| {
         digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0'))
     })
 }

@@ -287,9 +287,12 @@ impl Operations {
     }
 }
 
-/// A line of the log in the making, from an `Operation` of Python. Its methods return None for a
-/// field of another type than the log has, or text that UTF-8 cannot encode.
+/// A line of the log in the making, from an `Operation` of Python. Its methods append an attribute
+/// of an object after `head`, and return None for a value of another type than the log has, or text
+/// that UTF-8 cannot encode.
 struct Line(String);
+
+type Name<'a, 'py> = &'a Bound<'py, PyString>;
 
 impl Line {
     fn push(&mut self, operation: &Bound<'_, PyAny>) -> Option<()> {
@@ -297,66 +300,101 @@ impl Line {
         if !operation.getattr(intern!(py, "trash")).ok()?.is_none() {
             return None;
         }
-        self.text("{\"id\":", &operation.getattr(intern!(py, "id")).ok()?)?;
-        self.text(",\"kind\":", &operation.getattr(intern!(py, "kind")).ok()?)?;
-        self.text(",\"object\":", &operation.getattr(intern!(py, "object_id")).ok()?)?;
-        self.number(",\"version\":", &operation.getattr(intern!(py, "version")).ok()?)?;
-        self.number(",\"time_ms\":", &operation.getattr(intern!(py, "time_ms")).ok()?)?;
-        self.state(",\"before\":", &operation.getattr(intern!(py, "before")).ok()?)?;
-        self.state(",\"after\":", &operation.getattr(intern!(py, "after")).ok()?)?;
+        self.text("{\"id\":", operation, intern!(py, "id"))?;
+        self.text(",\"kind\":", operation, intern!(py, "kind"))?;
+        self.text(",\"object\":", operation, intern!(py, "object_id"))?;
+        self.number(",\"version\":", operation, intern!(py, "version"))?;
+        self.number(",\"time_ms\":", operation, intern!(py, "time_ms"))?;
+        self.state(",\"before\":", operation, intern!(py, "before"))?;
+        self.state(",\"after\":", operation, intern!(py, "after"))?;
         self.0.push('}');
         Some(())
     }
 
-    fn state(&mut self, head: &str, entry: &Bound<'_, PyAny>) -> Option<()> {
+    fn state<'py>(
+        &mut self,
+        head: &str,
+        operation: &Bound<'py, PyAny>,
+        name: Name<'_, 'py>,
+    ) -> Option<()> {
+        let (py, entry) = (operation.py(), &operation.getattr(name).ok()?);
         self.0.push_str(head);
         if entry.is_none() {
             self.0.push_str("null");
             return Some(());
         }
-        let py = entry.py();
-        self.text("{\"path\":", &entry.getattr(intern!(py, "path")).ok()?)?;
-        self.unless_empty(",\"directory\":", &entry.getattr(intern!(py, "directory")).ok()?)?;
-        self.truth(",\"is_dir\":", &entry.getattr(intern!(py, "is_dir")).ok()?)?;
-        self.text(",\"id\":", &entry.getattr(intern!(py, "id")).ok()?)?;
-        self.number(",\"version\":", &entry.getattr(intern!(py, "version")).ok()?)?;
-        self.number(",\"ctime\":", &entry.getattr(intern!(py, "ctime")).ok()?)?;
-        self.number(",\"mtime_ms\":", &entry.getattr(intern!(py, "mtime_ms")).ok()?)?;
-        self.number(",\"size\":", &entry.getattr(intern!(py, "size")).ok()?)?;
-        let physical = entry.getattr(intern!(py, "physical")).ok()?;
-        if physical.is_none() {
-            self.0.push_str(",\"physical\":null");
-        } else {
-            self.text(",\"physical\":", &physical)?;
-        }
-        self.truth(",\"committed\":", &entry.getattr(intern!(py, "committed")).ok()?)?;
-        self.text(",\"etag\":", &entry.getattr(intern!(py, "etag")).ok()?)?;
-        self.text(",\"checksum\":", &entry.getattr(intern!(py, "checksum")).ok()?)?;
-        self.unless_empty(",\"attributes\":", &entry.getattr(intern!(py, "attributes")).ok()?)?;
-        self.text(",\"operation\":", &entry.getattr(intern!(py, "operation")).ok()?)?;
-        self.number(",\"lease_ms\":", &entry.getattr(intern!(py, "lease_ms")).ok()?)?;
-        self.text(",\"pending\":", &entry.getattr(intern!(py, "pending")).ok()?)?;
+        self.text("{\"path\":", entry, intern!(py, "path"))?;
+        self.text_unless_empty(",\"directory\":", entry, intern!(py, "directory"))?;
+        self.truth(",\"is_dir\":", entry, intern!(py, "is_dir"))?;
+        self.text(",\"id\":", entry, intern!(py, "id"))?;
+        self.number(",\"version\":", entry, intern!(py, "version"))?;
+        self.number(",\"ctime\":", entry, intern!(py, "ctime"))?;
+        self.number(",\"mtime_ms\":", entry, intern!(py, "mtime_ms"))?;
+        self.number(",\"size\":", entry, intern!(py, "size"))?;
+        self.text_or_null(",\"physical\":", entry, intern!(py, "physical"))?;
+        self.truth(",\"committed\":", entry, intern!(py, "committed"))?;
+        self.text(",\"etag\":", entry, intern!(py, "etag"))?;
+        self.text(",\"checksum\":", entry, intern!(py, "checksum"))?;
+        self.text_unless_empty(",\"attributes\":", entry, intern!(py, "attributes"))?;
+        self.text(",\"operation\":", entry, intern!(py, "operation"))?;
+        self.number(",\"lease_ms\":", entry, intern!(py, "lease_ms"))?;
+        self.text(",\"pending\":", entry, intern!(py, "pending"))?;
         self.0.push('}');
         Some(())
     }
 
-    fn text(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
-        let value = value.cast_exact::<PyString>().ok()?;
-        push_text(&mut self.0, head, value.to_str().ok()?);
+    fn text<'py>(&mut self, head: &str, of: &Bound<'py, PyAny>, name: Name<'_, 'py>) -> Option<()> {
+        let value = of.getattr(name).ok()?;
+        push_text(&mut self.0, head, value.cast_exact::<PyString>().ok()?.to_str().ok()?);
         Some(())
     }
 
-    fn unless_empty(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
-        let is_empty = value.cast_exact::<PyString>().ok()?.to_str().ok()?.is_empty();
-        if is_empty { Some(()) } else { self.text(head, value) }
+    fn text_unless_empty<'py>(
+        &mut self,
+        head: &str,
+        of: &Bound<'py, PyAny>,
+        name: Name<'_, 'py>,
+    ) -> Option<()> {
+        let value = of.getattr(name).ok()?;
+        let text = value.cast_exact::<PyString>().ok()?.to_str().ok()?;
+        if !text.is_empty() {
+            push_text(&mut self.0, head, text);
+        }
+        Some(())
     }
 
-    fn number(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+    fn text_or_null<'py>(
+        &mut self,
+        head: &str,
+        of: &Bound<'py, PyAny>,
+        name: Name<'_, 'py>,
+    ) -> Option<()> {
+        if !of.getattr(name).ok()?.is_none() {
+            return self.text(head, of, name);
+        }
+        self.0.push_str(head);
+        self.0.push_str("null");
+        Some(())
+    }
+
+    fn number<'py>(
+        &mut self,
+        head: &str,
+        of: &Bound<'py, PyAny>,
+        name: Name<'_, 'py>,
+    ) -> Option<()> {
+        let value = of.getattr(name).ok()?;
         push_number(&mut self.0, head, value.cast_exact::<PyInt>().ok()?.extract().ok()?);
         Some(())
     }
 
-    fn truth(&mut self, head: &str, value: &Bound<'_, PyAny>) -> Option<()> {
+    fn truth<'py>(
+        &mut self,
+        head: &str,
+        of: &Bound<'py, PyAny>,
+        name: Name<'_, 'py>,
+    ) -> Option<()> {
+        let value = of.getattr(name).ok()?;
         self.0.push_str(head);
         self.0.push_str(if value.cast_exact::<PyBool>().ok()?.is_true() {
             "true"

@@ -46,7 +46,7 @@ class SyncBatchListing(Iterator["pa.RecordBatch"]):
 class SyncStatusListing(Iterator[FileStatus]):
     """A listing of statuses. It is read lazily, and can be iterated once."""
 
-    def __init__(self, statuses: Iterator[FileStatus]) -> None:
+    def __init__(self, statuses: Generator[FileStatus, None, None]) -> None:
         self._statuses = statuses
 
     def __iter__(self) -> Iterator[FileStatus]:  # noqa: PYI034 - a generator is faster than this
@@ -57,8 +57,7 @@ class SyncStatusListing(Iterator[FileStatus]):
 
     def close(self) -> None:
         """End the listing before its end: no further page is read."""
-        if isinstance(self._statuses, Generator):
-            self._statuses.close()
+        self._statuses.close()
 
     def to_arrow(self) -> pa.Table:
         """The remaining entries as one table of the schema `s3k_async.arrow_schema`. For a whole

@@ -13,6 +13,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Generator,
     Iterator,
     Mapping,
     Sequence,
@@ -262,15 +263,15 @@ class BlockingClient:
 
         return self._open(made, begun)
 
-    def _each(self, verb: Callable[[S3kClient], AsyncIterator[T]]) -> Iterator[T]:
+    def _each(self, verb: Callable[[S3kClient], AsyncIterator[T]]) -> Generator[T, None, None]:
         """The values that a verb yields."""
         return self._iterate(lambda fs: pages_of(verb(fs)))
 
-    def _iterate(self, pages_of: PagesOf[T]) -> Iterator[T]:
+    def _iterate(self, pages_of: PagesOf[T]) -> Generator[T, None, None]:
         """What is in the pages; a hop over the bridge for each page."""
         return self._values(self._session(), pages_of)
 
-    def _values(self, session: _Session, pages_of: PagesOf[T]) -> Iterator[T]:
+    def _values(self, session: _Session, pages_of: PagesOf[T]) -> Generator[T, None, None]:
         async def begin() -> AsyncIterator[Sequence[T]]:
             return pages_of(await session.opened())
 
@@ -357,7 +358,7 @@ class BlockingTrash:
 
 def _values(
     bridge: Bridge, begin: Callable[[], Awaitable[AsyncIterator[Sequence[T]]]]
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """What is in the pages; a hop over the bridge for each page."""
     pages: deque[AsyncIterator[Sequence[T]]] = deque()
 

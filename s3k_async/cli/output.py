@@ -6,10 +6,11 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from s3k_async.attributes import Attributes, without_time
+from s3k_async.attributes import Attributes
 from s3k_async.model import FileStatus
 
 __all__ = [
@@ -137,7 +138,7 @@ def version_field(status: FileStatus) -> dict[str, str]:
 def attribute_fields(attributes: Attributes) -> dict[str, Any]:
     """The JSON fields of attributes, without those that were never set; metadata in base64. The
     time of their last change is not among them."""
-    document: dict[str, Any] = json.loads(without_time(attributes.to_json()) or "{}")
+    document: dict[str, Any] = json.loads(replace(attributes, changed_ms=None).to_json() or "{}")
     return {"attributes": document} if document else {}
 
 

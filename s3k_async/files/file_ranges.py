@@ -161,17 +161,20 @@ class SequentialCheck:
             return
         try:
             with memoryview(data) as view:
-                self._add(view[self._hashed - start :])
+                self._add(view, self._hashed - start)
         finally:
             self._lock.release()
 
-    def _add(self, data: memoryview) -> None:
+    def _add(self, data: memoryview, at: int) -> None:
+        """Add the bytes from a position on; no view of them is kept, also not by an error."""
         while (digest := self._digest) is not None:
             part = self._parts[0]
-            piece = data[: part.end - self._hashed]
+            stop = min(len(data), at + part.end - self._hashed)
             if part.checksum:
-                digest.update(piece)
-            self._hashed += len(piece)
+                with data[at:stop] as piece:
+                    digest.update(piece)
+            self._hashed += stop - at
+            at = stop
             if self._hashed < part.end:
                 return
             if part.checksum:
@@ -179,7 +182,7 @@ class SequentialCheck:
             if len(self._parts) == 1:
                 return
             del self._parts[0]
-            data, self._digest = data[len(piece) :], Xxh3_128()
+            self._digest = Xxh3_128()
 
     def _require(self, part: _Verified, checksum: str) -> None:
         if checksum != part.checksum:

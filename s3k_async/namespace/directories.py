@@ -59,7 +59,7 @@ from s3k_async.txn.intent_resolver import IntentResolver
 from s3k_async.txn.logged_write import LoggedOutcome, LoggedWriter
 from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
 
-__all__ = ["CONFIRMED_SECONDS", "DirectoryStore", "require_directories", "requiring"]
+__all__ = ["CONFIRMED_SECONDS", "DirectoryStore", "require_directories", "requiring_directory"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ _REQUIRED: ContextVar[str] = ContextVar("s3k_required_directory", default="")
 
 
 @contextmanager
-def requiring(path: str) -> Iterator[None]:
+def requiring_directory(path: str) -> Iterator[None]:
     """A creation in the body does not create this directory as a missing one above the new entry:
     it raises PathNotFoundError with its path, and leaves no entry."""
     token = _REQUIRED.set(path)
@@ -205,7 +205,8 @@ class DirectoryStore(EntryReader):
         return directory
 
     def new_directory(self, path: str, parent: Entry) -> Entry:
-        """A new directory, created now. Raises PathNotFoundError for one that is `requiring`."""
+        """A new directory, created now. Raises PathNotFoundError within `requiring_directory` of
+        its path."""
         if path == _REQUIRED.get():
             raise PathNotFoundError("the directory was removed or renamed", path=path)
         now, operation = self.runtime.now_ms(), self.runtime.uuid()

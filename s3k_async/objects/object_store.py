@@ -46,7 +46,7 @@ from s3k_async.model import (
 )
 from s3k_async.namespace.attribute_changes import change_attributes
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
-from s3k_async.namespace.directories import requiring
+from s3k_async.namespace.directories import requiring_directory
 from s3k_async.namespace.store import WriteTarget
 from s3k_async.objects.buckets import (
     abort_uploads,
@@ -835,7 +835,7 @@ class ObjectStore:
         meanwhile is not created again. Raises PathNotFoundError."""
         bucket = ancestors(path)[0]
         try:
-            with requiring(bucket):
+            with requiring_directory(bucket):
                 return await self._placed(path, change, once=once)
         except PathNotFoundError as error:
             if error.path == bucket:

@@ -102,7 +102,7 @@ class LoggedOutcome:
             indexed = [] if self.index_items is None else self.index_items.puts(chosen)
             try:
                 await items.transact([*actions, *journal, *indexed], token())
-            except (ConditionFailedError, OutcomeUnknownError) as error:
+            except S3kError as error:
                 if not self._may_replace(refusal_of(error), indexed, len(actions) + len(journal)):
                     if unknown is not None:
                         raise unknown from error
@@ -110,10 +110,6 @@ class LoggedOutcome:
                 if isinstance(error, OutcomeUnknownError):
                     unknown = error
                 await asyncio.sleep(0)
-            except S3kError as error:
-                if unknown is not None:
-                    raise unknown from error
-                raise
             else:
                 self._written(journal)
                 return

@@ -179,6 +179,12 @@ async def test_a_long_extent_is_verified_by_reads_in_order(config: VolumeConfig)
             for _ in range(2):
                 with pytest.raises(CorruptDataError):
                     await file.read(len(DATA))
+            await file.seek(0)
+            buffer = bytearray(len(DATA))
+            with pytest.raises(CorruptDataError) as raised:
+                await file.readinto(buffer)
+            buffer.clear()  # refused while the error has a view of it
+            assert raised.value.path == "/f"
             await file.seek(len(DATA) + 4)
             assert await file.read() == whole[len(DATA) + 4 :]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -156,7 +156,7 @@ class _Failing(Blocking):
 
     left = 6
 
-    def _iterate(self, pages_of: Any) -> Iterator[Any]:
+    def _iterate(self, pages_of: Any) -> Generator[Any, None, None]:
         self.left -= 1
         if self.left < 0:
             raise RuntimeError("the task fails")
@@ -217,7 +217,7 @@ async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(
                 yield from (DumpPart(**json.loads(part)) for part in batch.column(0).to_pylist())
 
     class Outlived(Blocking):
-        def _iterate(self, pages_of: Any) -> Iterator[Any]:
+        def _iterate(self, pages_of: Any) -> Generator[Any, None, None]:
             yield from super()._iterate(pages_of)
             written.extend(dumped(Blocking))
             raise RuntimeError("the driver is gone")

@@ -47,7 +47,7 @@ from tests.torture.crash_scenarios import LOOKS, OWN, verb_of
 from tests.torture.crash_stores import Death, kill_at
 from tests.torture.measure import report, seed_of_run
 
-SOME, SOME_OF_OBJECTS = 3, 2
+SOME, SOME_OF_OBJECTS = 4, 2
 """Verbs of the client, and of the object API, of each layout in `make test`."""
 SHARE = 5
 

@@ -1,4 +1,5 @@
-"""What several clients are told at once could have been told one after the other."""
+"""Concurrent calls of several clients have results that some order of the calls, one after the
+other, would have, too."""
 
 from __future__ import annotations
 

@@ -26,7 +26,12 @@ from s3k_async._core.item_values import (
     Update,
     Value,
 )
-from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ThrottledError
+from s3k_async.errors import (
+    ConditionFailedError,
+    OutcomeUnknownError,
+    S3kError,
+    ThrottledError,
+)
 from s3k_async.storage_space import StorageSpace
 
 __all__ = [
@@ -98,10 +103,10 @@ class UnloadedItemsError(ThrottledError):
         self.left = left
 
 
-def refusal_of(error: ConditionFailedError | OutcomeUnknownError) -> ConditionFailedError | None:
+def refusal_of(error: S3kError) -> ConditionFailedError | None:
     """The failed conditions of a write; of one with an unknown outcome those of its repetition
-    after a lost answer, None if that was not answered by failed conditions either."""
-    failure = error if isinstance(error, ConditionFailedError) else error.__cause__
+    after a lost answer. None if it failed otherwise."""
+    failure = error.__cause__ if isinstance(error, OutcomeUnknownError) else error
     return failure if isinstance(failure, ConditionFailedError) else None
 
 

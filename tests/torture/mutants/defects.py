@@ -3074,7 +3074,7 @@ DEFECTS: tuple[Defect, ...] = (
         f"{MULTIPART}::test_a_completion_that_fits_into_no_transaction_gives_up",
     ),
     Defect(
-        "uploads: a part that is stored, and of which its caller is told that it is not",
+        "uploads: a stored part that is reported as failed",
         "files/multipart.py",
         "    except S3kError as error:\n        raise OutcomeUnknownError(",
         "    except S3kError as error:\n        raise error\n        raise OutcomeUnknownError(",
@@ -3593,8 +3593,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "rules: a lost refusal because of a due item that leaves the outcome unknown",
         "txn/logged_write.py",
-        "            except (ConditionFailedError, OutcomeUnknownError) as error:\n",
-        "            except ConditionFailedError as error:\n",
+        " S3kError as error:\n                if not self._may_replace",
+        " ConditionFailedError as error:\n                if not self._may_replace",
         f"{RULE_TRANSACTIONS}::test_a_change_that_finds_a_former_item_and_loses_every_answer_is_resolved",
     ),
     Defect(
