@@ -65,7 +65,7 @@ mod _native {
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,
     };
     #[pymodule_export]
-    use crate::operations::{Operations, operation_line};
+    use crate::operations::{Operations, has_directories, operation_line};
     #[pymodule_export]
     use crate::paths::{ancestors, join, normalize, normalize_many, split};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 //!
 //! Source of the format: `oplog/entries.py`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::intern;
@@ -112,7 +113,7 @@ impl Operations {
             pending: entry.text(Attribute::Pending).text,
         };
         out.push_str(",\"before\":");
-        before.push(out, &entry);
+        let written = before.push(out, &entry);
         out.push_str(",\"after\":");
         match &self.change.place {
             Some(Place { directory, .. }) => {
@@ -123,7 +124,7 @@ impl Operations {
                     operation: id,
                     pending: "",
                 };
-                after.push(out, &entry);
+                after.push_again(out, &entry, written);
             }
             None => out.push_str("null"),
         }
@@ -152,9 +153,39 @@ pub struct Side<'a> {
     pub pending: &'a str,
 }
 
+/// Where the fields that do not differ before and after a change have been written.
+pub struct Unchanged {
+    /// From `is_dir` to `id`.
+    object: Range<usize>,
+    /// From `ctime` to `attributes`.
+    content: Range<usize>,
+}
+
 impl Side<'_> {
     /// Appends the entry in the form of the log.
-    pub fn push(&self, out: &mut String, entry: &EntryView<'_>) {
+    pub fn push(&self, out: &mut String, entry: &EntryView<'_>) -> Unchanged {
+        self.push_path(out, entry);
+        let start = out.len();
+        push_object(out, entry);
+        let object = start..out.len();
+        push_number(out, ",\"version\":", self.version);
+        let start = out.len();
+        push_content(out, entry);
+        let content = start..out.len();
+        self.push_rest(out, entry);
+        Unchanged { object, content }
+    }
+
+    /// Appends the entry once more, on the other side of the change.
+    fn push_again(&self, out: &mut String, entry: &EntryView<'_>, written: Unchanged) {
+        self.push_path(out, entry);
+        out.extend_from_within(written.object);
+        push_number(out, ",\"version\":", self.version);
+        out.extend_from_within(written.content);
+        self.push_rest(out, entry);
+    }
+
+    fn push_path(&self, out: &mut String, entry: &EntryView<'_>) {
         let mut path = String::with_capacity(256);
         push_child(&mut path, self.parent, entry.name().text);
         out.push_str("{\"path\":");
@@ -162,36 +193,40 @@ impl Side<'_> {
         if let Some(directory) = self.directory_id {
             push_text(out, ",\"directory\":", directory);
         }
-        out.push_str(if entry.is_dir() {
-            ",\"is_dir\":true,\"id\":"
-        } else {
-            ",\"is_dir\":false,\"id\":"
-        });
-        push_ascii_quoted(out, entry.text(Attribute::Id).text);
-        push_number(out, ",\"version\":", self.version);
-        push_number(out, ",\"ctime\":", entry.ctime());
-        push_number(out, ",\"mtime_ms\":", entry.mtime_ms());
-        push_number(out, ",\"size\":", entry.size());
-        out.push_str(",\"physical\":");
-        match entry.physical() {
-            Some(physical) => push_ascii_quoted(out, physical.text),
-            None => out.push_str("null"),
-        }
-        out.push_str(if entry.committed() {
-            ",\"committed\":true"
-        } else {
-            ",\"committed\":false"
-        });
-        push_text(out, ",\"etag\":", entry.text(Attribute::Etag).text);
-        push_text(out, ",\"checksum\":", entry.text(Attribute::Checksum).text);
-        let attributes = entry.text(Attribute::Attributes).text;
-        if !attributes.is_empty() {
-            push_text(out, ",\"attributes\":", attributes);
-        }
+    }
+
+    fn push_rest(&self, out: &mut String, entry: &EntryView<'_>) {
         push_text(out, ",\"operation\":", self.operation);
         push_number(out, ",\"lease_ms\":", entry.lease_ms());
         push_text(out, ",\"pending\":", self.pending);
         out.push('}');
+    }
+}
+
+fn push_object(out: &mut String, entry: &EntryView<'_>) {
+    out.push_str(if entry.is_dir() {
+        ",\"is_dir\":true,\"id\":"
+    } else {
+        ",\"is_dir\":false,\"id\":"
+    });
+    push_ascii_quoted(out, entry.text(Attribute::Id).text);
+}
+
+fn push_content(out: &mut String, entry: &EntryView<'_>) {
+    push_number(out, ",\"ctime\":", entry.ctime());
+    push_number(out, ",\"mtime_ms\":", entry.mtime_ms());
+    push_number(out, ",\"size\":", entry.size());
+    out.push_str(",\"physical\":");
+    match entry.physical() {
+        Some(physical) => push_ascii_quoted(out, physical.text),
+        None => out.push_str("null"),
+    }
+    out.push_str(if entry.committed() { ",\"committed\":true" } else { ",\"committed\":false" });
+    push_text(out, ",\"etag\":", entry.text(Attribute::Etag).text);
+    push_text(out, ",\"checksum\":", entry.text(Attribute::Checksum).text);
+    let attributes = entry.text(Attribute::Attributes).text;
+    if !attributes.is_empty() {
+        push_text(out, ",\"attributes\":", attributes);
     }
 }
 
@@ -403,6 +438,13 @@ impl Line {
         });
         Some(())
     }
+}
+
+/// Whether a state in lines of operations has a directory key: then they need the newest format of
+/// what contains them. JSON escapes quotation marks within texts.
+#[pyfunction]
+pub fn has_directories(py: Python<'_>, lines: &[u8]) -> bool {
+    py.detach(|| memchr::memmem::find(lines, b"\"directory\":").is_some())
 }
 
 /// An operation as a line of the log, without the newline. None for one that leads into the trash,

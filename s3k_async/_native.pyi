@@ -63,6 +63,7 @@ __all__ = [
     "encode_transaction",
     "encode_write",
     "entry_facts",
+    "has_directories",
     "item_key",
     "item_keys",
     "join",
@@ -391,6 +392,10 @@ class Signer:
         `X-Amz-Target`, such as `DynamoDB_20120810.GetItem`. Requests uncompressed responses. Raises
         InvalidArgumentError as `headers`.
         """
+
+def has_directories(lines: bytes) -> bool:
+    """Whether a state in lines of operations has a directory key: then they need the newest format
+    of what contains them."""
 
 def operation_line(operation: Operation) -> bytes | None:
     """An operation as a line of the log, without the newline. None for one that leads into the

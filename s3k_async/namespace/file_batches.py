@@ -290,7 +290,7 @@ class FileBatch:
             for row in result.succeeded
             if not isinstance(self.published[self.files[row].path], Entry)
         }
-        result.succeeded -= result.unknown
+        result.succeeded = [row for row in result.succeeded if row not in result.unknown]
 
     def _refused_by_content(self, result: ExecutionResult) -> Iterable[list[_Publication]]:
         """In layout `tree` the files whose paths are taken, by directory."""

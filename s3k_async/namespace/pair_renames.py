@@ -200,8 +200,9 @@ class PairRenames:
             self._sort_out(moves, report)
 
     def _sort_out(self, moves: Sequence[_Move], report: ExecutionResult) -> None:
+        succeeded = set(report.succeeded)
         for row, move in enumerate(moves):
-            if row in report.succeeded:
+            if row in succeeded:
                 self._count(move.source)
             elif row in report.refused:
                 self._refused(move, report.refused[row])

@@ -21,13 +21,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from dataclasses import dataclass
 from typing import Any, Final
 
+from s3k_async import _native
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import (
     LogRecord,
-    has_directories,
     operation_from,
     operation_line,
     parse_line,
@@ -213,7 +213,7 @@ class CheckpointWriter:
         body = b"\n".join(self._lines) + b"\n"
         head: dict[str, Any] = {
             "s3k": _PART,
-            "format": FORMAT if has_directories(body) else PATH_FORMAT,
+            "format": FORMAT if _native.has_directories(body) else PATH_FORMAT,
             "checkpoint": self._written.id,
             "part": number,
         }

@@ -52,7 +52,6 @@ __all__ = [
     "entry_from",
     "entry_key",
     "entry_of_line",
-    "has_directories",
     "history_prefix",
     "is_id",
     "numbered_segment",
@@ -121,9 +120,6 @@ _TREE_FIELDS: Final[dict[str, tuple[type, ...]]] = {
 }
 """Of an entry with a directory key."""
 _values_of_tree_entry: Final = attrgetter(*_TREE_FIELDS)
-_DIRECTORY: Final = b'"directory":'
-"""What a line contains if and only if a state in it has a directory key: JSON escapes quotation
-marks within texts."""
 _TRASH: Final = "trash"
 _DELETION_NAMES: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
     "why": ("why", _TEXT),
@@ -248,14 +244,8 @@ def encode(record: LogRecord) -> bytes:
 
 def entry_of_line(line: bytes, state: LogState) -> bytes:
     """The bytes of an entry, from its `operation_line`."""
-    number = FORMAT if _DIRECTORY in line else PATH_FORMAT
+    number = FORMAT if _native.has_directories(line) else PATH_FORMAT
     return seal(_HEADS[state, number] + line[1:] + b"\n")
-
-
-def has_directories(lines: bytes) -> bool:
-    """Whether a state in lines of operations has a directory key: then they need the newest format
-    of what contains them."""
-    return _DIRECTORY in lines
 
 
 def decode(data: bytes, key: str) -> LogRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 from s3k_async._core.concurrency import gather, to_the_end
@@ -106,8 +107,9 @@ class LogObject(Protocol):
     def pending(self) -> bytes:
         """The pending object's bytes."""
 
-    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
-        """The committed object's bytes, with the known outcome of at least one operation."""
+    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = ()) -> bytes:
+        """The committed object's bytes, with the known outcome of at least one operation.
+        `succeeded`: None: all of them."""
 
 
 class EntryObject:
@@ -122,7 +124,11 @@ class EntryObject:
     def pending(self) -> bytes:
         return entry_of_line(self._line, "pending")
 
-    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
+    def committed(
+        self,
+        succeeded: Sequence[str] | None,  # noqa: ARG002 - it is the only one
+        unknown: Sequence[str] = (),  # noqa: ARG002
+    ) -> bytes:
         return entry_of_line(self._line, "committed")
 
 
@@ -133,17 +139,24 @@ class SegmentObject:
         self._id = segment_id
         self._count = len(ids)
         self._lines = lines
-        self.ids = list(dict.fromkeys(ids))
+        self._ids = ids
         self.pending_key = segment_key(segment_id, "pending")
         self.committed_key = committed_key(self.pending_key)
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        # Only a partial outcome needs them: five thousand take a fifth of the time of the lines.
+        return list(dict.fromkeys(self._ids))
 
     def pending(self) -> bytes:
         # Frees the written lines before the end of the change.
         lines, self._lines = self._lines, b""
         return seal_segment(self._id, self._count, lines)
 
-    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
-        named = None if len(succeeded) == len(self.ids) else tuple(succeeded)
+    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = ()) -> bytes:
+        if succeeded is not None and len(succeeded) == len(self.ids):
+            succeeded = None
+        named = None if succeeded is None else tuple(succeeded)
         return encode_segment_commit(SegmentCommit(self._id, self._count, named, tuple(unknown)))
 
 
@@ -182,7 +195,6 @@ class PendingObjects:
     def __init__(self, log: ObjectWriter, objects: Sequence[LogObject]) -> None:
         self._log = log
         self._objects = objects
-        self._ids = {operation_id for part in objects for operation_id in part.ids}
         self._committing = False
 
     async def commit(
@@ -214,11 +226,15 @@ class PendingObjects:
     ) -> tuple[list[tuple[str, bytes]], list[str]]:
         """The committed objects to write, key and bytes, and the keys of the pending ones to
         remove."""
-        done, undecided = decided(self._ids, succeeded, unknown)
+        if succeeded is None and not unknown:
+            self._committing = True
+            return [(part.committed_key, part.committed(None)) for part in self._objects], []
+        ids = {operation_id for part in self._objects for operation_id in part.ids}
+        done, undecided = decided(ids, succeeded, unknown)
         self._committing = True
         marks, removals = [], []
         for part in self._objects:
-            if len(done) == len(self._ids):
+            if len(done) == len(ids):
                 successes, open_ids = list(part.ids), []
             else:
                 successes = [operation_id for operation_id in part.ids if operation_id in done]

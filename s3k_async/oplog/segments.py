@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
+from s3k_async import _native
 from s3k_async.errors import LogFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import (
@@ -23,7 +24,6 @@ from s3k_async.oplog.entries import (
     LogState,
     Operation,
     SegmentKey,
-    has_directories,
     operation_from,
     operation_line,
     parse_key,
@@ -150,7 +150,7 @@ def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
     """The pending object of `count` operations, given as lines. Raises LogFormatError for an
     invalid id."""
     segment_key(segment_id, "pending")
-    number = FORMAT if has_directories(lines) else PATH_FORMAT
+    number = FORMAT if _native.has_directories(lines) else PATH_FORMAT
     return seal(_head(segment_id, "pending", count, number), lines)
 
 

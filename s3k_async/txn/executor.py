@@ -87,7 +87,8 @@ class Plan(Protocol):
 class ExecutionResult:
     """The outcome of the rows; rows in no list were never sent."""
 
-    succeeded: set[int] = field(default_factory=set)
+    succeeded: list[int] = field(default_factory=list)
+    """In no order; each row once."""
     refused: dict[int, Refusal] = field(default_factory=dict)
     failed: dict[int, S3kError] = field(default_factory=dict)
     unknown: set[int] = field(default_factory=set)
@@ -240,7 +241,7 @@ class _PlanExecution:
             self.report.unknown.update(rows)
             raise
         else:
-            self.report.succeeded.update(rows)
+            self.report.succeeded.extend(rows)
 
     def _without_refused(self, rows: Sequence[int], error: ConditionFailedError) -> Sequence[int]:
         refused: dict[int, Refusal] = {}
