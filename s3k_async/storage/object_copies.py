@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import BlobStore, Upload
 from s3k_async.errors import BlobChangedError, CorruptDataError
-from s3k_async.storage.upload import CHECKSUM_PREFIX
+from s3k_async.storage.upload import CHECKSUM_PREFIX, abort_upload
 
 __all__ = ["copy_object", "copy_to_hot", "digest_of", "same_bytes"]
 
@@ -89,7 +91,7 @@ async def _copied(source: BlobStore, target: BlobStore, key: str, size: int, par
                 await upload.put_part(number, part)
         await upload.complete()
     except BaseException:
-        await upload.abort()
+        await to_the_end(partial(abort_upload, upload, key))
         raise
     return CHECKSUM_PREFIX + digest.hexdigest()
 

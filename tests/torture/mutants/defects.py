@@ -3348,6 +3348,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TIER_WARMING}::test_a_damaged_cold_object_is_not_copied",
     ),
     Defect(
+        "tiers: the upload of a copy stays after a cancellation",
+        "storage/object_copies.py",
+        "        await to_the_end(partial(abort_upload, upload, key))\n",
+        "        await abort_upload(upload, key)\n",
+        f"{TIER_WARMING}::test_a_copy_that_is_cancelled_leaves_no_upload",
+    ),
+    Defect(
         "tiers: files are warmed without their extents",
         "bulk/tier_warming.py",
         "            found[extent.key] = extent.digest\n",
