@@ -69,6 +69,7 @@ async def digest_of(store: BlobStore, key: str, size: int, part_size: int) -> st
     async with aclosing(_parts(store, key, size, part_size)) as parts:
         async for part in parts:
             digest.update(part)
+            del part  # before the next one is read
     return CHECKSUM_PREFIX + digest.hexdigest()
 
 
@@ -89,6 +90,7 @@ async def _copied(source: BlobStore, target: BlobStore, key: str, size: int, par
                 number += 1
                 digest.update(part)
                 await upload.put_part(number, part)
+                del part  # before the next one is read
         await upload.complete()
     except BaseException:
         await to_the_end(partial(abort_upload, upload, key))
