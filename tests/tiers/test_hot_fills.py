@@ -274,6 +274,16 @@ async def test_a_large_object_is_filled_once_as_much_was_read(
         assert await unfinished(blobs) == []
 
 
+async def test_a_fill_reads_the_object_once_in_each_location() -> None:
+    config = await cold_volume()
+    plan = FaultPlan()
+    async with reading(config, plan, tuning=LARGE) as reader:
+        assert await reader.read("/big") == BIG
+    parts = -(-len(BIG) // LARGE.part_size)
+    calls = Counter(call.method for call in plan.calls)
+    assert (calls["get"], calls["put_part"]) == (2 + 2 * parts, parts)  # two of the read
+
+
 async def test_a_stream_and_the_extents_of_a_file_fill_large_objects() -> None:
     config = await cold_volume()
     async with S3kClient(config=replace(config, tuning=TUNING)) as fs:
@@ -576,7 +586,8 @@ async def test_a_large_cold_object_that_is_damaged_is_not_copied() -> None:
             await anyio.wait_all_tasks_blocked()
         assert await sizes(blobs.hot) == {}
         assert await unfinished(blobs) == []
-    assert Counter(call.method for call in plan.calls)["head"] == 3  # once to learn of its size
+    calls = Counter(call.method for call in plan.calls)
+    assert (calls["head"], calls["start_upload"], calls["complete"]) == (3, 1, 0)
     assert reader.fills.statistics == FillStatistics(damaged=1)
 
 
