@@ -111,9 +111,9 @@ class Tuning:
     """In a volume with a hot location: `back`, written there alone, until a move; `through`,
     written to the cold one, and what one request can write then to the hot one, too."""
     hot_reads: Literal["leave", "fill"] = "leave"
-    """In a volume with a hot location: whether a read of content of up to `multipart_threshold`
-    that only the cold one has leaves it there, or fills the hot one with a copy, in the
-    background."""
+    """In a volume with a hot location: whether a read of content that only the cold one has leaves
+    it there, or fills the hot one with a copy, in the background; content of more than
+    `multipart_threshold` once as many bytes were read as it has."""
     log_verbs: Literal["off", "debug", "info"] = "off"
     """Whether each call of a verb is logged, by the logger `s3k_async.operations`, and at which
     level."""

@@ -308,8 +308,8 @@ class FillStatistics:
     filled_bytes: int = 0
     """and their bytes."""
     dropped: int = 0
-    """Objects that were not copied, since too many copies were under way, or the client was closed
-    or had failed to copy another one."""
+    """Objects that were not copied, since too many copies were under way, the client was closed or
+    had failed to copy another one, or the hot location had no room."""
     damaged: int = 0
     """Objects that were not copied, since they or their copy had other bytes than recorded."""
     failures: int = 0

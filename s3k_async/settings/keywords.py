@@ -519,7 +519,8 @@ class Settings(TypedDict, total=False):
 
     hot_reads: Literal["leave", "fill"] | None
     """What a read of cold content does in a volume with a hot location: leave, nothing; fill, a
-    copy of small content to the hot location, in the background.
+    copy to the hot location, in the background: of small content at once, of larger content when
+    as much was read as it has.
     """
 
     log_verbs: Literal["off", "debug", "info"] | None

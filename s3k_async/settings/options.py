@@ -427,7 +427,8 @@ _CLIENT: Final = (
         "choice",
         "client",
         "What a read of cold content does in a volume with a hot location: leave, nothing; fill, "
-        "a copy of small content to the hot location, in the background.",
+        "a copy to the hot location, in the background: of small content at once, of larger "
+        "content when as much was read as it has.",
         choices=("leave", "fill"),
     ),
     Option(

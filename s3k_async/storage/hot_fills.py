@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from contextvars import Context, copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -41,14 +41,25 @@ WAITING: Final = 64
 PAUSE_SECONDS: Final = 60.0
 """Time in which no fill begins after one that failed."""
 EXCLUDED: Final = 10_000
-"""Objects that a client remembers as too large or damaged."""
+"""Objects that a client remembers as damaged."""
+COUNTED: Final = 4096
+"""Objects whose reads a client counts, those that were read last."""
+
+
+@dataclass(slots=True)
+class _ColdReads:
+    """What a client has read of an object from the cold location."""
+
+    bytes: int = 0
+    wanted: int = 0
+    """The bytes from which on the object is copied; 0 until its size is known."""
 
 
 class HotFills:
     """The fills of one client. Belongs to its event loop.
 
-    An object of more than `multipart_threshold` bytes is left in the cold location, so that reads
-    of a few ranges of a large file do not copy all of it.
+    An object of more than `multipart_threshold` bytes is copied once the client has read as many
+    bytes of it as it has, so that reads of a few ranges of a large file do not copy all of it.
     """
 
     def __init__(self, blobs: TieredBlobs, runtime: Runtime, tuning: Tuning) -> None:
@@ -59,6 +70,8 @@ class HotFills:
         """The fills under way, by physical key."""
         self._waiting: dict[str, tuple[str, Context]] = {}
         """Recorded checksums, and the contexts of the reads, by physical key."""
+        self._reads: OrderedDict[str, _ColdReads] = OrderedDict()
+        """By physical key, the one that was read last at the end."""
         self._excluded: OrderedDict[str, None] = OrderedDict()
         self._paused_until = float("-inf")
         self._is_closing = False
@@ -89,8 +102,12 @@ class HotFills:
             if tasks:
                 await to_the_end(partial(asyncio.wait, tasks))
 
-    def _begin(self, checksum: str, key: str) -> None:
-        """Copy an object when it is its turn."""
+    def _begin(self, checksum: str, key: str, length: int) -> None:
+        """Count a read, and copy the object when it is its turn, if it was read enough."""
+        reads = self._counted(key)
+        reads.bytes += length
+        if reads.bytes < reads.wanted:
+            return
         if self._is_closing or self._runtime.monotonic() < self._paused_until:
             return
         if key in self._tasks or key in self._waiting or key in self._excluded:
@@ -100,6 +117,14 @@ class HotFills:
             return
         self._waiting[key] = checksum, copy_context()
         self._start()
+
+    def _counted(self, key: str) -> _ColdReads:
+        """The reads of an object so far."""
+        reads = self._reads.setdefault(key, _ColdReads())
+        self._reads.move_to_end(key)
+        if len(self._reads) > COUNTED:
+            self._reads.popitem(last=False)
+        return reads
 
     def _start(self) -> None:
         """Start the fills whose turn it is, in the order of the reads."""
@@ -140,12 +165,28 @@ class HotFills:
         there = await cold.head(key)
         if there is None:
             return
-        if there.size > self._tuning.multipart_threshold:
-            self._exclude(key)
+        is_large = there.size > self._tuning.multipart_threshold
+        if is_large and not self._is_read(key, there.size):
             return
         if await hot.head(key) is None:
-            await copy_to_hot(cold, hot, key, there.size, self._tuning.part_size, checksum)
-            self._count(filled=1, filled_bytes=there.size)
+            if is_large and not await self._has_room(there.size):
+                self._count(dropped=1)
+            else:
+                await copy_to_hot(cold, hot, key, there.size, self._tuning.part_size, checksum)
+                self._count(filled=1, filled_bytes=there.size)
+        self._reads.pop(key, None)
+
+    def _is_read(self, key: str, size: int) -> bool:
+        """Whether the client has read as many bytes of an object as it has."""
+        reads = self._counted(key)
+        reads.wanted = size
+        return reads.bytes >= size
+
+    async def _has_room(self, size: int) -> bool:
+        """Whether so many bytes can be written to the hot location, if it knows: a copy that fails
+        at its end would have taken the room of the writers until then."""
+        free = (await self._blobs.hot.space()).free
+        return free is None or size <= free
 
     def _exclude(self, key: str) -> None:
         """Do not fill an object any more."""

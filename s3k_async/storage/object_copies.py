@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import BlobStore, Upload
 from s3k_async.errors import BlobChangedError, CorruptDataError
-from s3k_async.storage.upload import CHECKSUM_PREFIX
+from s3k_async.storage.change_detection import checksum_of
+from s3k_async.storage.upload import CHECKSUM_PREFIX, abort_upload
 
 __all__ = ["copy_object", "copy_to_hot", "digest_of", "same_bytes"]
 
@@ -25,12 +28,8 @@ async def copy_object(
     compare it. `checksum`: what the bytes must have, if it is known.
 
     Raises BlobNotFoundError, BlobChangedError (the source has another size), CorruptDataError (the
-    source has another checksum, and nothing was written; or the copy has other bytes)."""
-    if checksum and await digest_of(source, key, size, part_size) != checksum:
-        raise CorruptDataError(
-            "the object does not have its recorded checksum", path=source.uri(key)
-        )
-    wanted = await _copied(source, target, key, size, part_size)
+    source has another checksum, and the target is as it was; or the copy has other bytes)."""
+    wanted = await _copied(source, target, key, size, part_size, checksum)
     try:
         found = await digest_of(target, key, size, part_size)
     except BlobChangedError:
@@ -67,18 +66,23 @@ async def digest_of(store: BlobStore, key: str, size: int, part_size: int) -> st
     async with aclosing(_parts(store, key, size, part_size)) as parts:
         async for part in parts:
             digest.update(part)
+            del part  # before the next one is read
     return CHECKSUM_PREFIX + digest.hexdigest()
 
 
-async def _copied(source: BlobStore, target: BlobStore, key: str, size: int, part_size: int) -> str:
-    """Copy an object; the checksum of what was read."""
+async def _copied(
+    source: BlobStore, target: BlobStore, key: str, size: int, part_size: int, checksum: str
+) -> str:
+    """Copy an object; the checksum of what was read. Nothing is visible in the target before it was
+    compared with `checksum`."""
     part_size = max(part_size, target.min_part, -(-size // _MOST_PARTS))
-    digest = Xxh3_128()
     if size <= part_size:
         data = await source.get(key, if_size=size)
-        digest.update(data)
+        found = checksum_of(data)
+        _require(checksum, found, source.uri(key))
         await target.put(key, data)
-        return CHECKSUM_PREFIX + digest.hexdigest()
+        return found
+    digest = Xxh3_128()
     upload: Upload = await target.start_upload(key)
     try:
         number = 0
@@ -87,11 +91,20 @@ async def _copied(source: BlobStore, target: BlobStore, key: str, size: int, par
                 number += 1
                 digest.update(part)
                 await upload.put_part(number, part)
+                del part  # before the next one is read
+        found = CHECKSUM_PREFIX + digest.hexdigest()
+        _require(checksum, found, source.uri(key))
         await upload.complete()
     except BaseException:
-        await upload.abort()
+        await to_the_end(partial(abort_upload, upload, key))
         raise
-    return CHECKSUM_PREFIX + digest.hexdigest()
+    return found
+
+
+def _require(checksum: str, found: str, path: str) -> None:
+    """Raise CorruptDataError unless an object has its recorded checksum, if that is known."""
+    if checksum and found != checksum:
+        raise CorruptDataError("the object does not have its recorded checksum", path=path)
 
 
 async def _parts(

@@ -77,17 +77,18 @@ class TieredBlobs:
         self.hot = hot
         self.cold = cold
         self.through = through
-        self.on_cold_read: Callable[[str], object] | None = None
-        """Called with the key of each blob that is read from the cold store."""
+        self.on_cold_read: Callable[[str, int], object] | None = None
+        """Called with the key of each blob that is read from the cold store, and the number of
+        bytes that were read."""
         self.min_part = max(hot.min_part, cold.min_part)
         self.composes = False
         """Never: the source may be in one store and the upload in the other."""
         self._have_files = _has_files(hot), _has_files(cold)
         self._share_tags = not any(map(_is_express, (hot, cold)))
 
-    def notifying(self, on_cold_read: Callable[[str], object]) -> TieredBlobs:
+    def notifying(self, on_cold_read: Callable[[str, int], object]) -> TieredBlobs:
         """The same stores; `on_cold_read` is called with the key of each blob that is read from the
-        cold one."""
+        cold one, and the number of bytes that were read."""
         view = copy(self)
         view.on_cold_read = on_cold_read
         return view
@@ -127,7 +128,7 @@ class TieredBlobs:
         async def read(store: BlobStore, tag: str | None) -> bytes:
             return await store.get(key, start, end, if_match=tag, if_size=if_size)
 
-        return await self._found(key, read, if_match)
+        return await self._found(key, read, len, if_match)
 
     async def get_into(
         self,
@@ -143,18 +144,23 @@ class TieredBlobs:
         async def read(store: BlobStore, tag: str | None) -> int:
             return await get_into(store, key, start, buffer, if_match=tag, if_size=if_size)
 
-        return await self._found(key, read, if_match)
+        return await self._found(key, read, int, if_match)
 
     async def _found(
-        self, key: str, read: Callable[[BlobStore, str | None], Awaitable[T]], if_match: str | None
+        self,
+        key: str,
+        read: Callable[[BlobStore, str | None], Awaitable[T]],
+        length: Callable[[T], int],
+        if_match: str | None,
     ) -> T:
-        """A read of a blob, in the store that has it, on the condition of the etag there."""
+        """A read of a blob, in the store that has it, on the condition of the etag there. `length`:
+        of a result, the number of bytes that were read."""
         try:
             return await read(self.hot, self._tag_in(self.hot, if_match))
         except BlobNotFoundError:
             found = await read(self.cold, self._tag_in(self.cold, if_match))
         if self.on_cold_read is not None:
-            self.on_cold_read(key)
+            self.on_cold_read(key, length(found))
         return found
 
     def _tag_in(self, store: BlobStore, tag: str | None) -> str | None:

@@ -19,7 +19,7 @@ from s3k_async.model import Content
 from s3k_async.storage.cached_reads import CachedReads
 from s3k_async.storage.pending_bytes import PendingBytes
 
-__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "LEAST_COPY", "PhysicalWriter"]
+__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "LEAST_COPY", "PhysicalWriter", "abort_upload"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -286,11 +286,14 @@ class PhysicalWriter:
             if self._parts:
                 await asyncio.wait(self._parts)
             if upload is not None:
-                await self._abort(upload)
+                await abort_upload(upload, self.physical)
 
-    async def _abort(self, upload: Upload) -> None:
-        try:
+
+async def abort_upload(upload: Upload, key: str) -> None:
+    """Abort an upload to a key, in at most `CLEANUP_SECONDS`. A failure is logged."""
+    try:
+        with anyio.move_on_after(CLEANUP_SECONDS):
             await upload.abort()
-        except S3kError as error:
-            # The unfinished upload is invisible, and garbage collection removes it.
-            _LOG.warning("the upload of %s could not be aborted: %s", self.physical, error)
+    except S3kError as error:
+        # The unfinished upload is invisible, and garbage collection removes it.
+        _LOG.warning("the upload of %s could not be aborted: %s", key, error)

@@ -66,6 +66,23 @@ def test_reads_fill_the_hot_location_if_they_are_to(
     assert json.loads(done.errors)["stats"]["fills"]["filled"] == 1
 
 
+def test_a_large_file_is_copied_when_it_is_read_whole(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded(cli, tmp_path, monkeypatch)
+    monkeypatch.setenv("S3K_HOT_READS", "fill")
+    monkeypatch.setenv("S3K_MULTIPART_THRESHOLD", "1000")
+    monkeypatch.setenv("S3K_PART_SIZE", "500")
+    content = bytes(range(256)) * 10
+    cli.ok("put", "-", "/a", stdin=content)
+    cli.ok("tier", "run")
+    assert cli.ok("cat", "--range", "10-19", "/a").output == content[10:20]
+    assert cli.ok("tier", "status").lines[0] == "hot   0 objects, 0 bytes"
+    assert cli.ok("cat", "/a").output == content
+    assert cli.ok("tier", "status").lines[0] == "hot   1 object, 2,560 bytes"
+    assert cli.ok("cat", "/a").output == content
+
+
 def test_files_are_copied_back(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded(cli, tmp_path, monkeypatch)
     cli.ok("put", "-", "/d/a", stdin=b"content")

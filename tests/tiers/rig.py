@@ -33,6 +33,7 @@ __all__ = [
     "stores",
     "tiered_damage",
     "tiered_volume",
+    "unfinished",
 ]
 
 ALL = MovePolicy()
@@ -56,6 +57,11 @@ async def stores() -> tuple[BlobStore, BlobStore]:
 async def sizes(store: BlobStore) -> dict[str, int]:
     """The size of each blob."""
     return {info.key: info.size async for info in list_all(store)}
+
+
+async def unfinished(store: BlobStore) -> list[str]:
+    """The keys of the unfinished uploads."""
+    return [upload.key async for upload in store.list_uploads()]
 
 
 async def tiered_volume(layout: LayoutName = "path") -> VolumeConfig:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio
 import pytest
@@ -24,19 +25,23 @@ from s3k_async.errors import (
 from s3k_async.integrity.repair import verify_volume
 from s3k_async.model import FillStatistics
 from s3k_async.storage.hot_fills import FILLS_AT_ONCE, PAUSE_SECONDS, WAITING, HotFills
-from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.object_copies import copy_to_hot
+from s3k_async.storage.physical import PhysicalStorage, checksum_of
 from s3k_async.storage.tiered_blobs import TieredBlobs
+from s3k_async.storage_space import StorageSpace
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.testing.faults import Call, FaultyBlobs
 from s3k_async.volumes import Volume
 from tests.level import calls_to_try
 from tests.support import FakeClock, fake_runtime, from_call
-from tests.tiers.rig import TUNING, move_all, opened, sizes, tiered_volume
+from tests.tiers.rig import TUNING, move_all, opened, sizes, tiered_volume, unfinished
 from tests.tiers.test_tier_warming import Damaging
 from tests.tiers.test_tiered_volumes import collect
 
 BIG = bytes(range(200))
 FILLING = replace(TUNING, hot_reads="fill", multipart_threshold=200)
+LARGE = replace(FILLING, multipart_threshold=199)
+"""`BIG` is a large object."""
 FILES = {"/small": b"small", "/big": BIG}
 
 
@@ -230,15 +235,147 @@ async def test_a_fill_that_fails_is_not_repeated_at_once(
     assert bool(record.exc_info) == isinstance(error, RuntimeError)
 
 
-async def test_larger_objects_are_left_and_remembered() -> None:
+async def test_a_few_ranges_of_a_large_object_do_not_fill() -> None:
     config = await cold_volume()
     plan = FaultPlan()
-    async with reading(config, plan, tuning=replace(FILLING, multipart_threshold=199)) as reader:
+    async with reading(config, plan, tuning=LARGE) as reader:
         for _ in range(3):
             assert await reader.read("/big", 5, 7) == BIG[5:7]
             await anyio.wait_all_tasks_blocked()
     assert Counter(call.method for call in plan.calls) == {"get": 6, "head": 1}
     assert reader.fills.statistics == FillStatistics()
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 200)],
+        [(0, 70), (70, 140), (140, 300)],
+        [(10, 50)] * 5,
+    ],
+    ids=["whole", "parts", "one range"],
+)
+async def test_a_large_object_is_filled_once_as_much_was_read(
+    ranges: list[tuple[int, int]],
+) -> None:
+    config = await cold_volume()
+    async with opened(config) as (_, blobs):
+        async with reading(config, tuning=LARGE) as reader:
+            for start, end in ranges:
+                assert await sizes(blobs.hot) == {}
+                assert await reader.read("/big", start, end) == BIG[start:end]
+                await anyio.wait_all_tasks_blocked()
+            assert list((await sizes(blobs.hot)).values()) == [200]
+            await move_all(blobs)
+            assert await reader.read("/big", 0, 199) == BIG[:199]  # it is counted from zero again
+            await anyio.wait_all_tasks_blocked()
+            assert await sizes(blobs.hot) == {}
+        assert reader.fills.statistics == FillStatistics(filled=1, filled_bytes=200)
+        assert await unfinished(blobs) == []
+
+
+async def test_a_fill_reads_the_object_once_in_each_location() -> None:
+    config = await cold_volume()
+    plan = FaultPlan()
+    async with reading(config, plan, tuning=LARGE) as reader:
+        assert await reader.read("/big") == BIG
+    parts = -(-len(BIG) // LARGE.part_size)
+    calls = Counter(call.method for call in plan.calls)
+    assert (calls["get"], calls["put_part"]) == (2 + 2 * parts, parts)  # two of the read
+
+
+async def test_a_stream_and_the_extents_of_a_file_fill_large_objects() -> None:
+    config = await cold_volume()
+    async with S3kClient(config=replace(config, tuning=TUNING)) as fs:
+        await fs.append("/big", BIG[:50])
+    large = replace(LARGE, multipart_threshold=49)
+    async with opened(config) as (volume, blobs):
+        await move_all(blobs)
+        async with S3kClient(config=replace(config, tuning=large)) as fs:
+            assert await fs.read_ranges("/big", [(0, 240)]) == [BIG + BIG[:40]]
+            await anyio.wait_all_tasks_blocked()
+            assert list((await sizes(blobs.hot)).values()) == [200]
+        fs = S3kClient(config=replace(config, tuning=large))
+        async with fs, await fs.open("/big") as file:
+            while await file.read(30):
+                pass
+        assert sorted((await sizes(blobs.hot)).values()) == [50, 200]
+        assert fs.fill_statistics == FillStatistics(filled=1, filled_bytes=50)
+        assert (await verify_volume(volume, deep=True)).findings == []
+
+
+async def test_reads_during_a_pause_count() -> None:
+    config = await cold_volume()
+    plan, clock = FaultPlan(), FakeClock()
+    plan.fail_when(lambda call: call.method == "put", NoSpaceError("full"))
+    async with reading(config, plan, clock=clock, tuning=LARGE) as reader:
+        await reader.read("/small")
+        await anyio.wait_all_tasks_blocked()
+        await reader.read("/big", 0, 150)
+        clock.advance(PAUSE_SECONDS + 1)
+        await reader.read("/big", 150, 200)
+    assert reader.fills.statistics == FillStatistics(filled=1, filled_bytes=200, failures=1)
+
+
+async def test_the_objects_that_were_read_last_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("s3k_async.storage.hot_fills.COUNTED", 2)
+    config = await cold_volume({"/a": BIG, "/b": BIG, "/c": BIG})
+    async with reading(config, tuning=LARGE) as reader:
+        for path in ("/a", "/b", "/c", "/b", "/a"):  # a is forgotten for c
+            await reader.read(path, 0, 100)
+            await anyio.wait_all_tasks_blocked()
+        assert reader.fills.statistics == FillStatistics(filled=1, filled_bytes=200)
+        await reader.read("/c", 0, 100)
+    assert reader.fills.statistics == FillStatistics(filled=2, filled_bytes=400)
+
+
+async def test_a_large_object_that_has_no_room_is_not_copied() -> None:
+    class Full(FaultyBlobs):
+        free = 199
+
+        async def space(self) -> StorageSpace:
+            await super().space()
+            return StorageSpace(total=1000, used=1000 - self.free, free=self.free)
+
+    config = await cold_volume()
+    plan = FaultPlan()
+    async with reading(config, plan, store=Full, tuning=LARGE) as reader:
+        for _ in range(2):
+            assert await reader.read("/big") == BIG
+            await anyio.wait_all_tasks_blocked()
+        assert reader.fills.statistics == FillStatistics(dropped=2)
+        assert "start_upload" not in {call.method for call in plan.calls}
+        assert await reader.read("/small") == b"small"
+        await anyio.wait_all_tasks_blocked()
+        Full.free = 200
+        assert await reader.read("/big") == BIG
+    assert reader.fills.statistics == FillStatistics(filled=2, filled_bytes=205, dropped=2)
+
+
+async def test_a_copy_has_one_part_in_memory() -> None:
+    class Part(bytes):
+        alive = most = 0
+
+        def __init__(self, _: bytes) -> None:
+            Part.alive += 1
+            Part.most = max(Part.most, Part.alive)
+
+        def __del__(self) -> None:
+            Part.alive -= 1
+
+    class Parts(FaultyBlobs):
+        async def get(self, *args: Any, **conditions: Any) -> bytes:
+            return Part(await super().get(*args, **conditions))
+
+    config = await cold_volume()
+    async with reading(config) as reader, opened(config) as (_, blobs):
+        key = await reader.key("/big")
+        cold, hot = (Parts(store, FaultPlan()) for store in (blobs.cold, blobs.hot))
+        await copy_to_hot(cold, hot, key, len(BIG), 32, checksum_of(BIG))
+        assert list((await sizes(blobs.hot)).values()) == [200]
+    assert (Part.most, Part.alive) == (1, 0)
 
 
 async def test_few_are_under_way_and_not_many_wait() -> None:
@@ -288,6 +425,21 @@ async def test_closing_cancels_what_takes_too_long() -> None:
     await all_readable(config)
 
 
+async def test_closing_cancels_a_copy_in_parts_and_leaves_nothing_of_it() -> None:
+    config = await cold_volume()
+    gate = Gate("put_part")
+    hurried = replace(LARGE, close_timeout=0.0)
+    async with reading(config, FaultPlan(gate), tuning=hurried) as reader:
+        await reader.read("/big")
+        await gate.reached.wait()
+    async with opened(config) as (_, blobs):
+        assert await unfinished(blobs) == []
+        assert await sizes(blobs.hot) == {}
+        async with reading(config, tuning=LARGE) as reader:
+            assert await reader.read("/big") == BIG
+        assert list((await sizes(blobs.hot)).values()) == [200]
+
+
 async def test_nothing_begins_while_the_event_loop_ends() -> None:
     """It cancels all tasks, of a client that was not closed."""
     files = {f"/{number}": b"%d" % number for number in range(FILLS_AT_ONCE + 3)}
@@ -329,7 +481,7 @@ async def test_it_may_end_at_every_call(fault: str) -> None:
         "lost answer": ResponseLostError("lost"),
     }[fault]
     plan = FaultPlan()
-    async with reading(await cold_volume(), plan) as reader:
+    async with reading(await cold_volume(), plan, tuning=LARGE) as reader:
         await reader.read("/big")
     count = len(plan.calls)
     assert count > 15
@@ -343,13 +495,16 @@ async def test_it_may_end_at_every_call(fault: str) -> None:
             when="after" if fault in ("death after", "lost answer") else "before",
             times=10**6 if is_dead else 1,
         )
-        async with reading(config, plan) as reader:
+        async with reading(config, plan, tuning=LARGE) as reader:
             with suppress(Died, S3kError):
                 assert await reader.read("/big") == BIG
         await all_readable(config)
         async with opened(config) as (volume, blobs):
             assert (await verify_volume(volume, deep=True)).findings == []
-            async with reading(config) as reader:
+            assert list((await sizes(blobs.hot)).values()) in ([], [200])
+            await collect(config)
+            assert await unfinished(blobs) == []
+            async with reading(config, tuning=LARGE) as reader:
                 assert await reader.read("/big") == BIG
             assert sorted((await sizes(blobs.hot)).values()) == [200]
             assert (await move_all(blobs)).completed == 1
@@ -418,6 +573,22 @@ async def test_a_copy_that_differs_is_deleted_and_not_made_again() -> None:
     async with opened(config) as (_, blobs):
         assert await sizes(blobs.hot) == {}
     await all_readable(config)
+
+
+async def test_a_large_cold_object_that_is_damaged_is_not_copied() -> None:
+    config = await cold_volume()
+    plan = FaultPlan()
+    careless = replace(LARGE, change_detection="none")
+    async with opened(config) as (_, blobs), reading(config, plan, tuning=careless) as reader:
+        await blobs.cold.put(await reader.key("/big"), BIG[:-1] + b"x")
+        for _ in range(3):
+            await reader.read("/big", 0, 150)
+            await anyio.wait_all_tasks_blocked()
+        assert await sizes(blobs.hot) == {}
+        assert await unfinished(blobs) == []
+    calls = Counter(call.method for call in plan.calls)
+    assert (calls["head"], calls["start_upload"], calls["complete"]) == (3, 1, 0)
+    assert reader.fills.statistics == FillStatistics(damaged=1)
 
 
 async def test_a_damaged_cold_object_is_not_copied() -> None:

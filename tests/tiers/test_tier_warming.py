@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from s3k_async.backends.ports.blobs import BlobInfo, Buffer
@@ -15,6 +16,7 @@ from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     IsDirectoryError,
+    NoSpaceError,
     PathNotFoundError,
     PermissionDeniedError,
     ResponseLostError,
@@ -30,7 +32,7 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import memory_config
 from tests.level import calls_to_try
 from tests.support import FakeClock, fake_runtime, from_call
-from tests.tiers.rig import TUNING, move_all, opened, sizes, tiered_volume
+from tests.tiers.rig import TUNING, move_all, opened, sizes, tiered_volume, unfinished
 from tests.tiers.test_tiered_volumes import collect
 
 BIG = bytes(range(200))
@@ -193,6 +195,42 @@ async def test_a_copy_that_differs_is_deleted() -> None:
         assert (done.copied, done.bytes) == (2, 200)
         assert str(entry.physical) not in await sizes(blobs.hot)
     await all_readable(config)
+
+
+@pytest.mark.parametrize("method", ["put_part", "complete"])
+async def test_a_copy_that_is_cancelled_leaves_no_upload(method: str) -> None:
+    config = await cold_volume()
+    scope = anyio.CancelScope()
+
+    async def cancel(call: Call) -> None:
+        if call.method == method:
+            scope.cancel()
+
+    async with faulty(config, FaultPlan(cancel)) as volume:
+        with scope:
+            await warmed(volume, "/d/e/big")
+        assert scope.cancelled_caught
+    async with opened(config) as (volume, blobs):
+        assert await unfinished(blobs) == []
+        assert await sizes(blobs.hot) == {}
+        assert (await warmed(volume, "/d/e/big")).copied == 1
+
+
+async def test_an_abort_that_fails_does_not_hide_the_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = await cold_volume()
+    plan = FaultPlan()
+    plan.fail_when(lambda call: call.method == "put_part", NoSpaceError("full"))
+    plan.fail_when(lambda call: call.method == "abort", ServiceError("no answer"))
+    async with faulty(config, plan) as volume:
+        with pytest.raises(NoSpaceError):
+            await warmed(volume, "/d/e/big")
+    assert "could not be aborted: no answer" in caplog.text
+    async with opened(config) as (_, blobs):
+        assert len(await unfinished(blobs)) == 1
+        await collect(config)
+        assert await unfinished(blobs) == []
 
 
 async def test_an_unverified_copy_never_replaces_the_cold_object() -> None:

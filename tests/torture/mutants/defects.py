@@ -3343,9 +3343,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: a cold object with other bytes than recorded is copied",
         "storage/object_copies.py",
-        "    if checksum and await digest_of(source, key, size, part_size) != checksum:\n",
+        "    if checksum and found != checksum:\n",
         "    if False:\n",
         f"{TIER_WARMING}::test_a_damaged_cold_object_is_not_copied",
+    ),
+    Defect(
+        "tiers: the upload of a copy stays after a cancellation",
+        "storage/object_copies.py",
+        "        await to_the_end(partial(abort_upload, upload, key))\n",
+        "        await abort_upload(upload, key)\n",
+        f"{TIER_WARMING}::test_a_copy_that_is_cancelled_leaves_no_upload",
     ),
     Defect(
         "tiers: files are warmed without their extents",
@@ -3378,9 +3385,30 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: a few bytes of a large object fill the hot location with it",
         "storage/hot_fills.py",
-        "        if there.size > self._tuning.multipart_threshold:\n",
-        "        if False:\n",
-        f"{HOT_FILLS}::test_larger_objects_are_left_and_remembered",
+        "        is_large = there.size > self._tuning.multipart_threshold\n",
+        "        is_large = False\n",
+        f"{HOT_FILLS}::test_a_few_ranges_of_a_large_object_do_not_fill",
+    ),
+    Defect(
+        "tiers: the reads of a large object do not add up",
+        "storage/hot_fills.py",
+        "        reads.bytes += length\n",
+        "        reads.bytes = length\n",
+        f"{HOT_FILLS}::test_a_large_object_is_filled_once_as_much_was_read",
+    ),
+    Defect(
+        "tiers: a copy takes the room of the writers",
+        "storage/hot_fills.py",
+        "        return free is None or size <= free\n",
+        "        return True\n",
+        f"{HOT_FILLS}::test_a_large_object_that_has_no_room_is_not_copied",
+    ),
+    Defect(
+        "tiers: a part stays in memory while the next one is read",
+        "storage/object_copies.py",
+        "                await upload.put_part(number, part)\n                del part",
+        "                await upload.put_part(number, part)\n                pass",
+        f"{HOT_FILLS}::test_a_copy_has_one_part_in_memory",
     ),
     Defect(
         "tiers: closing starts fills that wait, and cancels them",
