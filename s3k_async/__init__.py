@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         VerbResult,
     )
     from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
-    from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
+    from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncRowListing
     from s3k_async._sync.sync_client import S3kSyncClient
     from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
     from s3k_async._sync.sync_transaction import SyncTransaction
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files.open_files import FileReader, FileWriter, Opening
     from s3k_async.lifecycle_rules import ActionKind, DueAction, LifecycleRule, RulesResult
-    from s3k_async.listing.batch_listing import BatchListing, StatusListing
+    from s3k_async.listing.batch_listing import BatchListing, RowList, RowListing
     from s3k_async.listing.listings import EntryType, Walked, arrow_schema
     from s3k_async.listing.physical_files import PhysicalFile
     from s3k_async.model import (
@@ -144,6 +144,8 @@ if TYPE_CHECKING:
         "Retries",
         "RetryBudget",
         "RetryPolicy",
+        "RowList",
+        "RowListing",
         "RulesResult",
         "S3Bucket",
         "S3kClient",
@@ -153,7 +155,6 @@ if TYPE_CHECKING:
         "SqliteFile",
         "StagedFile",
         "StagedWriter",
-        "StatusListing",
         "StorageClass",
         "StorageInfo",
         "StorageSpace",
@@ -161,8 +162,8 @@ if TYPE_CHECKING:
         "SyncBatchListing",
         "SyncFileReader",
         "SyncFileWriter",
+        "SyncRowListing",
         "SyncStagedWriter",
-        "SyncStatusListing",
         "SyncTransaction",
         "SyncTrash",
         "TableLocation",
@@ -197,7 +198,7 @@ _NAMES: Final = {
     ),
     "files.open_files": "FileReader FileWriter Opening",
     "lifecycle_rules": "ActionKind DueAction LifecycleRule RulesResult",
-    "listing.batch_listing": "BatchListing StatusListing",
+    "listing.batch_listing": "BatchListing RowList RowListing",
     "listing.listings": "EntryType Walked arrow_schema",
     "txn.txn_record": "TransactionKind TransactionState TransactionRecord",
     "model": (
@@ -216,7 +217,7 @@ _NAMES: Final = {
     "storage_space": "StorageInfo StorageSpace",
     "backends.ports.blobs": "Buffer",
     "backends.ports.presigning": "PresignedMethod PresignedUrl",
-    "_sync.sync_batch_listing": "SyncBatchListing SyncStatusListing",
+    "_sync.sync_batch_listing": "SyncBatchListing SyncRowListing",
     "_sync.sync_client": "S3kSyncClient",
     "_sync.sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",
     "_sync.sync_transaction": "SyncTransaction",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import anyio
 
@@ -63,7 +63,7 @@ from s3k_async.files.open_files import (
     open_writer,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
-from s3k_async.listing.batch_listing import BatchListing, StatusListing
+from s3k_async.listing.batch_listing import BatchListing, RowList, RowListing
 from s3k_async.listing.listings import (
     EntryType,
     Filter,
@@ -106,8 +106,6 @@ if TYPE_CHECKING:
     from s3k_async.volumes import Volume
 
 __all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "reader_of", "volume_of", "volume_text"]
-
-T = TypeVar("T")
 
 HURRY = 2.0
 """Maximum seconds that active calls may take to end when the client is left by an exception."""
@@ -361,7 +359,7 @@ class S3kClient:
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> StatusListing:
+    ) -> RowListing[FileStatus]:
         """The children of a directory, or with `recursive` everything below it; for a file, the
         file itself.
 
@@ -400,10 +398,10 @@ class S3kClient:
         before children.
 
         The children of one directory are sorted by name and held in memory. A file yields nothing.
-        Raises PathNotFoundError.
+        The entries as a table: `list_batches(recursive=True)`. Raises PathNotFoundError.
         """
-        place = self._path(path)
-        return self._values(walk_pages(self._volume().store, place), "walk", place)
+        volume, place = self._volume(), self._path(path)
+        return PagedIterator(volume.calls.stream(walk_pages(volume.store, place), "walk", place))
 
     def find(
         self,
@@ -416,7 +414,7 @@ class S3kClient:
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
         metadata: str | None = None,
-    ) -> StatusListing:
+    ) -> RowListing[FileStatus]:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
@@ -431,7 +429,7 @@ class S3kClient:
             return self._statuses(metadata_pages(volume, metadata, place, wanted), "find", place)
         return self._statuses(find_pages(volume.store, place, wanted), "find", place)
 
-    def glob(self, pattern: str) -> StatusListing:
+    def glob(self, pattern: str) -> RowListing[FileStatus]:
         """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
         order.
 
@@ -503,7 +501,7 @@ class S3kClient:
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
-    ) -> AsyncIterator[PhysicalFile]:
+    ) -> RowListing[PhysicalFile]:
         """The committed files below a directory, or without `recursive` only its own, or a file
         itself, with the URIs of their data and the partition values from `name=value` directories.
 
@@ -516,9 +514,9 @@ class S3kClient:
         deleted. Raises PathNotFoundError, UnsupportedError (a file that was appended to or changed
         in place: see `compact`).
         """
-        place = self._path(path)
-        pages = physical_pages(self._volume(), place, Listing(recursive=recursive))
-        return self._values(pages, "physical_paths", place)
+        volume, place = self._volume(), self._path(path)
+        pages = physical_pages(volume, place, Listing(recursive=recursive))
+        return RowListing(volume.calls.stream(pages, "physical_paths", place), PhysicalFile)
 
     # Reading and writing
 
@@ -813,15 +811,16 @@ class S3kClient:
             raise InvalidArgumentError(f"the rate is a positive number, not {rate!r}")
         return await run_rules(self._volume(), rate=rate, progress=progress)
 
-    def due_actions(self) -> AsyncIterator[DueAction]:
+    def due_actions(self) -> RowListing[DueAction]:
         """What `run_rules` would do now, in no order; nothing is changed. Raises
         UnsupportedError."""
-        return self._values(due_actions(self._volume()), "due_actions")
+        volume = self._volume()
+        return RowListing(volume.calls.stream(due_actions(volume), "due_actions"), DueAction)
 
     # Versions
 
     @call
-    async def versions(self, path: Path) -> builtins.list[FileVersion]:
+    async def versions(self, path: Path) -> RowList[FileVersion]:
         """The contents that files had at a path, newest first, as far as the operation log goes
         back, and whether their data still exists. A compacted log has the last two of each file.
 
@@ -829,7 +828,7 @@ class S3kClient:
         the file was deleted or overwritten. Raises IsDirectoryError, UnsupportedError (a volume
         without a log), LogFormatError (a part of the log is unreadable).
         """
-        return await list_versions(self._volume(), self._path(path))
+        return RowList(await list_versions(self._volume(), self._path(path)), FileVersion)
 
     @counted_call
     async def undelete(
@@ -1209,13 +1208,8 @@ class S3kClient:
 
     def _statuses(
         self, pages: AsyncIterator[builtins.list[FileStatus]], verb: str, path: str
-    ) -> StatusListing:
-        return StatusListing(self._volume().calls.stream(pages, verb, path))
-
-    def _values(
-        self, pages: AsyncIterator[builtins.list[T]], verb: str, path: str | None = None
-    ) -> PagedIterator[T]:
-        return PagedIterator(self._volume().calls.stream(pages, verb, path))
+    ) -> RowListing[FileStatus]:
+        return RowListing(self._volume().calls.stream(pages, verb, path), FileStatus)
 
     def _volume(self) -> Volume:
         opened = self._opened

@@ -30,7 +30,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 PACKAGE: Final = Path(__file__).parents[1] / "s3k_async"
 
 TYPES: Final = (
-    (r"\b(BatchListing|StatusListing)\b", r"Sync\1"),
+    (r"\b(BatchListing|RowListing)\b", r"Sync\1"),
     (r"\bOpening\[(\w+)\]", r"Sync\1"),
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bTransaction\b", "SyncTransaction"),
@@ -53,7 +53,7 @@ HEAD: Final = '''\
 from __future__ import annotations
 from collections.abc import Iterator
 from {base_module} import {base}
-from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
+from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncRowListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
 from s3k_async._sync.sync_trash import SyncTrash
@@ -145,8 +145,10 @@ class Twin:
             return f"self._call_with({other}, lambda {self.receiver}, {other}: {call})"
         if returns in {"Transaction", "Trash"}:
             return f"self._begin(Sync{returns}, {hop})"
-        if returns in {"BatchListing", "StatusListing"}:
-            return f"Sync{returns}(self._each({hop}))"
+        if returns == "BatchListing":
+            return f"SyncBatchListing(self._each({hop}))"
+        if listed := re.fullmatch(r"RowListing\[(\w+)\]", returns):
+            return f"SyncRowListing(self._each({hop}), {listed[1]})"
         if "AsyncIterator[" in returns:
             return f"self._each({hop})"
         if "Opening[" in returns:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, overload
 
-from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
+from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncRowListing
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_session import BlockingClient
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -21,6 +21,7 @@ from s3k_async.bulk.point_in_time import PastResult
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import S3kError
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
+from s3k_async.listing.batch_listing import RowList
 from s3k_async.listing.listings import EntryType, Walked
 from s3k_async.listing.physical_files import PhysicalFile
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, StagedFile
@@ -81,7 +82,7 @@ class S3kSyncClient(BlockingClient):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-    ) -> SyncStatusListing:
+    ) -> SyncRowListing[FileStatus]:
         """The children of a directory, or with `recursive` everything below it; for a file, the
         file itself.
 
@@ -93,7 +94,7 @@ class S3kSyncClient(BlockingClient):
         PathNotFoundError, and BusyError if the directories keep changing for `busy_timeout` and at
         least ten attempts.
         """
-        return SyncStatusListing(
+        return SyncRowListing(
             self._each(
                 lambda fs: fs.list(
                     path,
@@ -101,7 +102,8 @@ class S3kSyncClient(BlockingClient):
                     include_uncommitted=include_uncommitted,
                     sorted=sorted,
                 )
-            )
+            ),
+            FileStatus,
         )
 
     def list_batches(
@@ -133,7 +135,7 @@ class S3kSyncClient(BlockingClient):
         before children.
 
         The children of one directory are sorted by name and held in memory. A file yields nothing.
-        Raises PathNotFoundError.
+        The entries as a table: `list_batches(recursive=True)`. Raises PathNotFoundError.
         """
         return self._each(lambda fs: fs.walk(path))
 
@@ -148,7 +150,7 @@ class S3kSyncClient(BlockingClient):
         newer_than: int | datetime | None = None,
         older_than: int | datetime | None = None,
         metadata: str | None = None,
-    ) -> SyncStatusListing:
+    ) -> SyncRowListing[FileStatus]:
         """The entries below a directory that meet all given conditions.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
@@ -157,7 +159,7 @@ class S3kSyncClient(BlockingClient):
         name of user metadata that they have; such entries are found by an index, without listing
         the directory, each once and in no order. Raises PathNotFoundError, InvalidArgumentError.
         """
-        return SyncStatusListing(
+        return SyncRowListing(
             self._each(
                 lambda fs: fs.find(
                     path,
@@ -169,17 +171,18 @@ class S3kSyncClient(BlockingClient):
                     older_than=older_than,
                     metadata=metadata,
                 )
-            )
+            ),
+            FileStatus,
         )
 
-    def glob(self, pattern: str) -> SyncStatusListing:
+    def glob(self, pattern: str) -> SyncRowListing[FileStatus]:
         """The entries that match a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no
         order.
 
         See `s3k_async.listing.globbing`. Only directories in which something can match are listed.
         Raises InvalidArgumentError.
         """
-        return SyncStatusListing(self._each(lambda fs: fs.glob(pattern)))
+        return SyncRowListing(self._each(lambda fs: fs.glob(pattern)), FileStatus)
 
     def content_summary(self, path: Path) -> ContentSummary:
         """Bytes, files and directories of a subtree, itself included; files being written are not
@@ -237,7 +240,7 @@ class S3kSyncClient(BlockingClient):
 
     def physical_paths(
         self, path: Path = ROOT, *, recursive: bool = True
-    ) -> Iterator[PhysicalFile]:
+    ) -> SyncRowListing[PhysicalFile]:
         """The committed files below a directory, or without `recursive` only its own, or a file
         itself, with the URIs of their data and the partition values from `name=value` directories.
 
@@ -250,7 +253,9 @@ class S3kSyncClient(BlockingClient):
         deleted. Raises PathNotFoundError, UnsupportedError (a file that was appended to or changed
         in place: see `compact`).
         """
-        return self._each(lambda fs: fs.physical_paths(path, recursive=recursive))
+        return SyncRowListing(
+            self._each(lambda fs: fs.physical_paths(path, recursive=recursive)), PhysicalFile
+        )
 
     def read(self, path: Path) -> bytes:
         """A whole file, its size and checksum verified.
@@ -515,12 +520,12 @@ class S3kSyncClient(BlockingClient):
         """
         return self._call(lambda fs: fs.run_rules(rate=rate, progress=progress))
 
-    def due_actions(self) -> Iterator[DueAction]:
+    def due_actions(self) -> SyncRowListing[DueAction]:
         """What `run_rules` would do now, in no order; nothing is changed. Raises
         UnsupportedError."""
-        return self._each(lambda fs: fs.due_actions())
+        return SyncRowListing(self._each(lambda fs: fs.due_actions()), DueAction)
 
-    def versions(self, path: Path) -> builtins.list[FileVersion]:
+    def versions(self, path: Path) -> RowList[FileVersion]:
         """The contents that files had at a path, newest first, as far as the operation log goes
         back, and whether their data still exists. A compacted log has the last two of each file.
 

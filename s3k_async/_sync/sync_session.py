@@ -14,7 +14,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -349,7 +348,7 @@ class BlockingTrash:
     def _call(self, verb: Callable[[Trash], Awaitable[T]]) -> T:
         return self._bridge.run(lambda: verb(self._trash))
 
-    def _each(self, verb: Callable[[Trash], AsyncIterator[T]]) -> Iterator[T]:
+    def _each(self, verb: Callable[[Trash], AsyncIterator[T]]) -> Generator[T, None, None]:
         async def begin() -> AsyncIterator[Sequence[T]]:
             return pages_of(verb(self._trash))
 
@@ -387,7 +386,7 @@ def on_client(fs: BlockingClient, verb: Verb[T]) -> T:
 
 def each_of_client(
     fs: BlockingClient, verb: Callable[[S3kClient], AsyncIterator[T]]
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """The values that the asynchronous client below a blocking one yields."""
     return fs._each(verb)  # noqa: SLF001 - hidden from users
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 
+from s3k_async._sync.sync_batch_listing import SyncRowListing
 from s3k_async._sync.sync_session import BlockingTrash
 from s3k_async.bulk.publish import ProgressCallback
+from s3k_async.listing.batch_listing import RowList
 from s3k_async.model import ChangeResult, ContentSummary, FileStatus, TrashItem
 from s3k_async.namespace.addresses import Path
 
@@ -20,21 +21,21 @@ class SyncTrash(BlockingTrash):
     As `Trash`; any number of threads may use it.
     """
 
-    def list(self) -> builtins.list[TrashItem]:
+    def list(self) -> RowList[TrashItem]:
         """The deleted directories, newest first, all in memory.
 
         Raises ItemFormatError.
         """
         return self._call(lambda trash: trash.list())
 
-    def walk(self, item: TrashItem) -> Iterator[FileStatus]:
+    def walk(self, item: TrashItem) -> SyncRowListing[FileStatus]:
         """All entries below a deleted directory, in no particular order, with paths below its
         former path. Files that were being written are omitted.
 
         Each directory precedes its content. Memory is bounded. Not a snapshot: the directory may be
         restored or reclaimed during the walk. Raises PathNotFoundError (no longer in the trash).
         """
-        return self._each(lambda trash: trash.walk(item))
+        return SyncRowListing(self._each(lambda trash: trash.walk(item)), FileStatus)
 
     def restore(self, item: TrashItem | Path, target: Path | None = None) -> FileStatus:
         """Move a deleted directory with everything below it to a path, by default its former one,

@@ -10,7 +10,8 @@ from datetime import datetime
 from s3k_async._core.active_calls import call, counted_call
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.errors import PathNotFoundError
-from s3k_async.listing.listings import PagedIterator, milliseconds
+from s3k_async.listing.batch_listing import RowList, RowListing
+from s3k_async.listing.listings import milliseconds
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -46,14 +47,14 @@ class Trash:
         return f"<Trash of {self._name!r}>"
 
     @call
-    async def list(self) -> builtins.list[TrashItem]:
+    async def list(self) -> RowList[TrashItem]:
         """The deleted directories, newest first, all in memory.
 
         Raises ItemFormatError.
         """
-        return await self._store().items()
+        return RowList(await self._store().items(), TrashItem)
 
-    def walk(self, item: TrashItem) -> AsyncIterator[FileStatus]:
+    def walk(self, item: TrashItem) -> RowListing[FileStatus]:
         """All entries below a deleted directory, in no particular order, with paths below its
         former path. Files that were being written are omitted.
 
@@ -61,9 +62,8 @@ class Trash:
         restored or reclaimed during the walk. Raises PathNotFoundError (no longer in the trash).
         """
         volume = self._volume()
-        return PagedIterator(
-            volume.calls.stream(_statuses(volume.store.layout.trash(), item), "trash.walk")
-        )
+        pages = _statuses(volume.store.layout.trash(), item)
+        return RowListing(volume.calls.stream(pages, "trash.walk"), FileStatus)
 
     @call
     async def restore(self, item: TrashItem | Path, target: Path | None = None) -> FileStatus:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from s3k_async._core.object_version import as_version
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.errors import ConfigError
 from s3k_async.listing.listings import BATCH_ROWS, PagedIterator, arrow_schema
-from s3k_async.model import FileStatus
+from s3k_async.listing.row_columns import row_batch, row_schema
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["BatchListing", "StatusListing", "data_frame", "status_batch", "table_of"]
+__all__ = ["BatchListing", "RowList", "RowListing", "data_frame", "table_of"]
+
+T = TypeVar("T")
 
 
 class BatchListing(AsyncIterator["pa.RecordBatch"]):
@@ -37,7 +38,7 @@ class BatchListing(AsyncIterator["pa.RecordBatch"]):
         """The remaining batches as one table, without a copy. Raises the errors of the
         iteration."""
         async with aclosing(self):
-            return table_of([batch async for batch in self])
+            return table_of([batch async for batch in self], arrow_schema())
 
     async def to_pandas(self) -> pd.DataFrame:
         """The remaining batches as a data frame with the columns of `s3k_async.arrow_schema`.
@@ -51,58 +52,63 @@ class BatchListing(AsyncIterator["pa.RecordBatch"]):
         return await in_thread(data_frame, table)
 
 
-class StatusListing(PagedIterator[FileStatus]):
-    """A listing of statuses. It is read lazily, and can be iterated once."""
+class RowListing(PagedIterator[T]):
+    """A listing of values. It is read lazily, and can be iterated once."""
+
+    def __init__(self, pages: AsyncGenerator[list[T], None], kind: type[T]) -> None:
+        super().__init__(pages)
+        self._kind = kind
 
     async def to_arrow(self) -> pa.Table:
-        """The remaining entries as one table of the schema `s3k_async.arrow_schema`. For a whole
-        directory `list_batches` is faster. Raises the errors of the iteration."""
-        return await BatchListing(self._batches()).to_arrow()
+        """The remaining values as one table. Raises the errors of the iteration.
+
+        Statuses have the columns of `s3k_async.arrow_schema`, other values a column for each field.
+        For a whole directory `list_batches` is faster.
+        """
+        batches = [batch async for batch in self._batches()]
+        return table_of(batches, row_schema(self._kind))
 
     async def to_pandas(self) -> pd.DataFrame:
-        """The remaining entries as a data frame, as `to_pandas` of `list_batches` returns it; for
-        a whole directory that is faster. Raises ConfigError (pandas is not installed), and the
-        errors of the iteration."""
-        return await BatchListing(self._batches()).to_pandas()
+        """The remaining values as a data frame with the columns of `to_arrow`. Raises ConfigError
+        (pandas is not installed), and the errors of the iteration."""
+        table = await self.to_arrow()
+        return await in_thread(data_frame, table)
 
     async def _batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        held: list[FileStatus] = []
+        held: list[T] = []
         async with aclosing(self):
-            async for status in self:
-                held.append(status)
+            async for row in self:
+                held.append(row)
                 if len(held) == BATCH_ROWS:
-                    yield status_batch(held)
+                    yield row_batch(self._kind, held)
                     held.clear()
         if held:
-            yield status_batch(held)
+            yield row_batch(self._kind, held)
 
 
-def status_batch(statuses: Sequence[FileStatus]) -> pa.RecordBatch:
-    """Statuses as a record batch of the schema `arrow_schema`."""
-    import pyarrow as pa
+class RowList(list[T]):
+    """A list of values, with conversion to a table or a data frame."""
 
-    columns = {
-        "path": [status.path for status in statuses],
-        "is_dir": [status.is_dir for status in statuses],
-        "size": [status.size for status in statuses],
-        "mtime": [status.mtime_ms for status in statuses],
-        "ctime": [status.ctime_ms for status in statuses],
-        "id": [status.id for status in statuses],
-        "version": [status.version for status in statuses],
-        "committed": [status.committed for status in statuses],
-        "etag": [status.etag for status in statuses],
-        "checksum": [status.checksum or as_version(status.object_version) for status in statuses],
-        "attributes": [status.attributes_json for status in statuses],
-        "physical": [status.physical for status in statuses],
-    }
-    return pa.RecordBatch.from_pydict(columns, schema=arrow_schema())
+    def __init__(self, rows: Iterable[T], kind: type[T]) -> None:
+        super().__init__(rows)
+        self._kind = kind
+
+    def to_arrow(self) -> pa.Table:
+        """The values as a table with a column for each field, as of `RowListing`."""
+        batch = row_batch(self._kind, self)
+        return table_of([batch], batch.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The values as a data frame with the columns of `to_arrow`. Raises ConfigError (pandas is
+        not installed)."""
+        return data_frame(self.to_arrow())
 
 
-def table_of(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+def table_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """Batches of a listing as one table."""
     import pyarrow as pa
 
-    return pa.Table.from_batches(batches, schema=arrow_schema())
+    return pa.Table.from_batches(batches, schema=schema)
 
 
 def data_frame(table: pa.Table) -> pd.DataFrame:
@@ -111,4 +117,4 @@ def data_frame(table: pa.Table) -> pd.DataFrame:
         import pandas as pd  # noqa: F401 - pyarrow needs it
     except ImportError as error:
         raise ConfigError("pandas is not installed: pip install 's3k-async[pandas]'") from error
-    return table.to_pandas()
+    return table.to_pandas(maps_as_pydicts="strict")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import TypeVar
 
 from s3k_async._sync.sync_client import S3kSyncClient
@@ -31,5 +31,5 @@ class BlockingObjectStore:
     def _call(self, verb: Callable[[ObjectStore], Awaitable[T]]) -> T:
         return on_client(self._client, lambda fs: verb(ObjectStore(fs)))
 
-    def _each(self, verb: Callable[[ObjectStore], AsyncIterator[T]]) -> Iterator[T]:
+    def _each(self, verb: Callable[[ObjectStore], AsyncIterator[T]]) -> Generator[T, None, None]:
         return each_of_client(self._client, lambda fs: verb(ObjectStore(fs)))

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from s3k_async.attributes import NO_ATTRIBUTES, Attributes
+from s3k_async.listing.batch_listing import RowList
 from s3k_async.model import FileStatus, utc
 from s3k_async.txn.upload_items import MultipartUpload
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 __all__ = [
     "NOW",
@@ -118,6 +123,18 @@ class ObjectPage:
     """In the order of their keys, component by component."""
     token: str | None
     """The `after` of the next page; None at the end."""
+
+    def to_arrow(self) -> pa.Table:
+        """The objects as a table with a column for each field."""
+        return self._rows().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The objects as a data frame with the columns of `to_arrow`. Raises ConfigError (pandas is
+        not installed)."""
+        return self._rows().to_pandas()
+
+    def _rows(self) -> RowList[ObjectInfo]:
+        return RowList(self.objects, ObjectInfo)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ from s3k_async.files.edits import need_extents, need_range, need_size, write_ran
 from s3k_async.files.file_ranges import read_spans
 from s3k_async.files.open_files import bytes_of
 from s3k_async.lifecycle_rules import LifecycleRule
+from s3k_async.listing.batch_listing import RowList, RowListing
 from s3k_async.listing.file_pages import file_page
-from s3k_async.listing.listings import Listing, PagedIterator, list_pages, milliseconds
+from s3k_async.listing.listings import Listing, list_pages, milliseconds
 from s3k_async.model import (
     ROOT,
     ChangeResult,
@@ -175,9 +176,10 @@ class ObjectStore:
         await abort_uploads(self._volume(), await self._need_bucket(path))
         return await purge(self._client, path)
 
-    def list_buckets(self) -> AsyncIterator[BucketInfo]:
+    def list_buckets(self) -> RowListing[BucketInfo]:
         """All buckets, by name: every directory of the root."""
-        return PagedIterator(self._volume().calls.stream(self._buckets(), "objects.list_buckets"))
+        pages = self._volume().calls.stream(self._buckets(), "objects.list_buckets")
+        return RowListing(pages, BucketInfo)
 
     @call
     async def bucket_info(
@@ -271,11 +273,10 @@ class ObjectStore:
         _need_token(after)
         return await self._page(bucket, prefix, after, limit)
 
-    def iterate(self, bucket: str, prefix: str = "") -> AsyncIterator[ObjectInfo]:
+    def iterate(self, bucket: str, prefix: str = "") -> RowListing[ObjectInfo]:
         """All objects whose keys begin with a prefix, in the order of `list`, a page at a time."""
-        return PagedIterator(
-            self._volume().calls.stream(self._pages(bucket, prefix), "objects.iterate", bucket)
-        )
+        pages = self._pages(bucket, prefix)
+        return RowListing(self._volume().calls.stream(pages, "objects.iterate", bucket), ObjectInfo)
 
     # Creation
 
@@ -718,7 +719,7 @@ class ObjectStore:
     @call
     async def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
-    ) -> builtins.list[UploadInfo]:
+    ) -> RowList[UploadInfo]:
         """At most `limit` pending uploads of a bucket, by id: those after the id `after`. They stay
         with their bucket if it is renamed, and have its name at their start. Raises
         InvalidArgumentError (`limit`)."""
@@ -729,7 +730,7 @@ class ObjectStore:
         found = await multipart.list_uploads(
             self._volume(), path, after=after, limit=limit, bucket=top.id
         )
-        return [upload_info(each) for each in found]
+        return RowList(map(upload_info, found), UploadInfo)
 
     @call
     async def put_part(self, upload_id: str, number: int, data: Buffer) -> PartInfo:

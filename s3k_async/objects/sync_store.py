@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from s3k_async._sync.sync_batch_listing import SyncRowListing
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.files import multipart
 from s3k_async.lifecycle_rules import LifecycleRule
+from s3k_async.listing.batch_listing import RowList
 from s3k_async.model import ChangeResult
 from s3k_async.objects.blocking_store import BlockingObjectStore
 from s3k_async.objects.local_bytes import Source, Target
@@ -56,9 +57,9 @@ class SyncObjectStore(BlockingObjectStore):
         remain."""
         return self._call(lambda objects: objects.purge_bucket(bucket))
 
-    def list_buckets(self) -> Iterator[BucketInfo]:
+    def list_buckets(self) -> SyncRowListing[BucketInfo]:
         """All buckets, by name: every directory of the root."""
-        return self._each(lambda objects: objects.list_buckets())
+        return SyncRowListing(self._each(lambda objects: objects.list_buckets()), BucketInfo)
 
     def bucket_info(
         self, bucket: str, *, statistics: bool = False, newest: bool = False
@@ -129,9 +130,11 @@ class SyncObjectStore(BlockingObjectStore):
         """
         return self._call(lambda objects: objects.list(bucket, prefix, after=after, limit=limit))
 
-    def iterate(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+    def iterate(self, bucket: str, prefix: str = "") -> SyncRowListing[ObjectInfo]:
         """All objects whose keys begin with a prefix, in the order of `list`, a page at a time."""
-        return self._each(lambda objects: objects.iterate(bucket, prefix))
+        return SyncRowListing(
+            self._each(lambda objects: objects.iterate(bucket, prefix)), ObjectInfo
+        )
 
     def create(
         self, bucket: str, key: str, data: Buffer, *, attributes: Attributes | None = None
@@ -431,7 +434,7 @@ class SyncObjectStore(BlockingObjectStore):
 
     def list_uploads(
         self, bucket: str, *, after: str = "", limit: int = 1000
-    ) -> builtins.list[UploadInfo]:
+    ) -> RowList[UploadInfo]:
         """At most `limit` pending uploads of a bucket, by id: those after the id `after`. They stay
         with their bucket if it is renamed, and have its name at their start. Raises
         InvalidArgumentError (`limit`)."""

@@ -23,9 +23,9 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.listing import batch_listing
-from s3k_async.listing.batch_listing import BatchListing, StatusListing
+from s3k_async.listing.batch_listing import BatchListing, RowListing
 from s3k_async.listing.listings import arrow_schema
-from s3k_async.model import ContentSummary
+from s3k_async.model import ContentSummary, FileStatus
 from s3k_async.storage.physical import checksum_of
 from tests.client.rig import paths
 from tests.engines.volumes import volume_backends
@@ -323,7 +323,7 @@ async def test_every_listing_of_statuses_as_a_data_frame(
 
 async def test_a_data_frame_without_pandas(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    listings: list[BatchListing | StatusListing] = [fs.list_batches("/"), fs.list("/")]
+    listings: list[BatchListing | RowListing[FileStatus]] = [fs.list_batches("/"), fs.list("/")]
     for listing in listings:
         with pytest.raises(ConfigError, match=r"s3k-async\[pandas\]"):
             await listing.to_pandas()

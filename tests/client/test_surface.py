@@ -10,7 +10,7 @@ from typing import Any, Literal, get_overloads, overload
 
 import pytest
 
-from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncStatusListing
+from s3k_async._sync.sync_batch_listing import SyncBatchListing, SyncRowListing
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async._sync.sync_transaction import SyncTransaction
@@ -19,7 +19,7 @@ from s3k_async.bulk.staged_uploads import StagedWriter
 from s3k_async.bulk.trash import Trash
 from s3k_async.client import S3kClient
 from s3k_async.files.open_files import FileReader, FileWriter
-from s3k_async.listing.batch_listing import BatchListing, StatusListing
+from s3k_async.listing.batch_listing import BatchListing, RowListing
 from s3k_async.objects import ObjectStore, SyncObjectStore
 from s3k_async.transaction import Transaction
 from tests.sync_surface import TWINS, Twin
@@ -34,7 +34,7 @@ PAIRS = [
     (FileWriter, SyncFileWriter),
     (StagedWriter, SyncStagedWriter),
     (BatchListing, SyncBatchListing),
-    (StatusListing, SyncStatusListing),
+    (RowListing, SyncRowListing),
 ]
 
 BLOCKING = {
@@ -42,7 +42,6 @@ BLOCKING = {
     "Opening[FileReader] | Opening[FileWriter]": "SyncFileReader | SyncFileWriter",
     "Opening[FileWriter]": "SyncFileWriter",
     "Opening[StagedWriter]": "SyncStagedWriter",
-    "StatusListing": "SyncStatusListing",
     "Transaction": "SyncTransaction",
     "Trash": "SyncTrash",
 }
@@ -57,11 +56,11 @@ NOT_SHARED = {
     FileReader: {"take", "take_into", "move", "release", "need_open"},
     FileWriter: STEPS,
     StagedWriter: STEPS,
-    StatusListing: {"aclose"},
+    RowListing: {"aclose"},
     SyncFileReader: {"readall", "write"},
     SyncFileWriter: REFUSED,
     SyncStagedWriter: REFUSED,
-    SyncStatusListing: {"close"},  # the twin of `aclose`
+    SyncRowListing: {"close"},  # the twin of `aclose`
 }
 
 
@@ -199,7 +198,10 @@ def test_no_blocking_verb_gives_something_to_await() -> None:
     wrong = []
     for verb, one, other in verbs:
         result = given(one)
-        wanted = BLOCKING.get(result, result.replace("AsyncIterator", "Iterator"))
+        blocking = result.replace("AsyncIterator", "Iterator").replace(
+            "RowListing", "SyncRowListing"
+        )
+        wanted = BLOCKING.get(result, blocking)
         if given(other) != wanted:
             wrong.append(f"{verb}{inspect.signature(other)} should give {wanted}")
     assert not wrong, "\n".join(wrong)

@@ -69,6 +69,27 @@ async def test_the_versions_of_a_path(place: Place) -> None:
     assert await fs.versions("/missing/f") == []
 
 
+async def test_the_versions_as_a_data_frame(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/f", b"1", attributes=Attributes(mode=0o600))
+    place.tick()
+    await fs.write("/d/f", b"22")
+    versions = await fs.versions("/d/f")
+    current, former = versions
+    frame = versions.to_pandas()
+    assert list(frame["id"]) == [current.id, former.id]
+    assert list(frame["state"]) == ["current", "overwritten"]
+    assert frame["until"].isna().tolist() == [True, False]
+    assert former.until_ms is not None
+    assert frame["until"][1] == datetime.fromtimestamp(former.until_ms / 1000, UTC)
+    assert list(frame["size"]) == [2, 1]
+    assert list(frame["has_data"]) == [True, True]
+    assert Attributes.from_json(frame["attributes"][0]).mode == 0o600
+    nothing = await fs.versions("/nothing")
+    assert nothing == []
+    assert nothing.to_arrow().schema == versions.to_arrow().schema
+
+
 async def test_a_file_that_was_moved(place: Place) -> None:
     fs = place.fs
     await fs.write("/d/f", b"1")

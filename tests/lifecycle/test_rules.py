@@ -325,6 +325,8 @@ async def test_a_dry_run_writes_nothing(place: Ruled, fs: S3kClient) -> None:
     place.faults.calls.clear()
     found = {(each.path, each.action) async for each in fs.due_actions()}
     assert found == {("/d/old", "expire"), ("/d/new", "expire"), ("/own", "read_only")}
+    table = await fs.due_actions().to_arrow()
+    assert set(zip(table["path"].to_pylist(), table["action"].to_pylist(), strict=True)) == found
     methods = {call.method for call in place.faults.calls}
     assert methods <= {"get", "get_many", "query"}
     assert sorted(map(str, await place.stored())) == before
