@@ -119,6 +119,18 @@ def _same_table(one: str, other: str) -> bool:
         return False
 
 
+def _is_mark_of(found: Claim, table: str) -> bool:
+    """Whether a mark that no record confirms may be that of a table, from an unfinished
+    initialisation. One that names the table without its directory is that of the volume around the
+    location, and another table has that name in its own directory."""
+    is_embedded = _is_relative(found.table) == _is_relative(table)
+    return is_embedded and _same_table(found.table, table)
+
+
+def _is_relative(identity: str) -> bool:
+    return identity.partition(":")[2].startswith("./")
+
+
 def _without_prefix(identity: str) -> tuple[str, str]:
     """The identity of a table, and the prefix of a volume in it; empty without one."""
     found = _PREFIXED.fullmatch(identity)
@@ -159,7 +171,7 @@ async def require_free(blobs: BlobStore, table: str) -> None:
     found = await read_claim(blobs)
     if found is None:
         await require_unclaimed(blobs)
-    elif not _same_table(found.table, table):
+    elif not _is_mark_of(found, table):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
             "another bucket, prefix or directory",
@@ -188,7 +200,7 @@ async def claim(
         found = await read_claim(blobs)
         if found is None:
             return await claim(blobs, volume_id, name, table, layout=layout)
-        if not _same_table(found.table, table):
+        if not _is_mark_of(found, table):
             raise VolumeExistsError(
                 f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
                 "another"
@@ -221,7 +233,7 @@ async def take_over(
     if (
         found is not None
         and found.volume_id != volume_id
-        and not (unfinished and _same_table(found.table, table))
+        and not (unfinished and _is_mark_of(found, table))
     ):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}",
