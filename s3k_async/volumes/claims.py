@@ -255,9 +255,9 @@ def _document(
     return {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
 
 
-async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> None:
-    """Check that a location's mark is this volume's and this table's. A missing mark is logged.
-    Raises VolumeMismatchError, NotAVolumeError (the mark is damaged)."""
+async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> bool:
+    """Check that a location's mark is this volume's and this table's; False if it is missing, which
+    is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged)."""
     try:
         found = await read_claim(blobs)
     except PermissionDeniedError:
@@ -265,12 +265,12 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
             "the mark %s may not be read: the owner of the location was not checked",
             blobs.uri(CLAIM),
         )
-        return
+        return True
     if found is None:
         _LOG.warning(
             "the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM)
         )
-        return
+        return False
     if found.volume_id != record.volume_id:
         raise VolumeMismatchError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}, not to "
@@ -285,6 +285,7 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
             " another name; if it replaces the other for good, s3k init --take-over says so",
             path=blobs.uri(CLAIM),
         )
+    return True
 
 
 async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
