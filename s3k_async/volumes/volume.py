@@ -101,6 +101,11 @@ class Volume:
     _ballast: Ballast | None
     _stack: AsyncExitStack
 
+    def is_same(self, other: Volume) -> bool:
+        """Whether another client has opened the same volume, perhaps by another address."""
+        volume_id = self.record.volume_id  # empty for a volume of S3-FileSystem 1.0
+        return self is other or (volume_id != "" and volume_id == other.record.volume_id)
+
     def freeing_space(self) -> AbstractContextManager[None]:
         """Context of calls that free space: on a full disk they may use the space of an embedded
         volume's ballast file."""
