@@ -536,6 +536,63 @@ async def test_a_copy_of_an_embedded_volume_whose_log_is_elsewhere_is_refused(
     await contents(config)
 
 
+@pytest.mark.parametrize("place", ["data", "log", "hot"])
+async def test_a_new_volume_is_refused_in_the_directory_of_an_empty_one(
+    place: str, tmp_path: Path
+) -> None:
+    """The marks of an embedded volume name its table without the directory, and a second one whose
+    table has the same name would share the id, and so the bytes, of the first."""
+    first, second = (
+        VolumeConfig(
+            name,
+            SqliteFile(str(tmp_path / name / "metadata.sqlite")),
+            LocalDirectory(str(tmp_path / name / "data")),
+            LocalDirectory(str(tmp_path / name / "oplog")),
+        )
+        for name in ("first", "second")
+    )
+    hot = str(tmp_path / "first" / "hot")
+    await init_volume(first, hot=hot)
+    places = [tmp_path / "first" / each / CLAIM for each in ("data", "oplog", "hot")]
+    marks = [each.read_bytes() for each in places]
+    intruder = {
+        "data": replace(second, data=first.data),
+        "log": replace(second, log=first.log),
+        "hot": second,
+    }[place]
+    with pytest.raises(VolumeExistsError, match="belongs to the volume 'first'"):
+        await init_volume(intruder, hot=hot if place == "hot" else "")
+    assert [each.read_bytes() for each in places] == marks
+    await fill(first)
+
+
+@pytest.mark.parametrize("part", ["data", "log"])
+async def test_an_unmounted_disk(part: str, tmp_path: Path) -> None:
+    """Without the log, gc would delete what was just deleted, and without the data, a move of tiers
+    would delete its source."""
+    home, place = tmp_path / "home", tmp_path / "d"
+    config = VolumeConfig(
+        "vol",
+        SqliteFile(str(home / "t.sqlite")),
+        LocalDirectory(str(place if part == "data" else home / "data")),
+        LocalDirectory(str(place if part == "log" else home / "log")),
+    )
+    await init_volume(config)
+    before = await fill(config)
+    place.rename(tmp_path / "away")
+    place.mkdir()
+    for tool in (collect, repair, compact, reshard):
+        with pytest.raises(VolumeNotFoundError, match="not mounted"):
+            await tool(config, tmp_path)
+    with pytest.raises(VolumeNotFoundError, match="not mounted"):
+        await contents(config)
+    place.rmdir()
+    (tmp_path / "away").rename(place)
+    (place / CLAIM).unlink()
+    await init_volume(config, take_over=True)
+    assert await contents(config) == before
+
+
 async def test_a_volume_whose_table_is_lost_is_not_made_anew_over_its_bytes(tmp_path: Path) -> None:
     config = settings()
     await init_volume(config)

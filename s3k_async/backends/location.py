@@ -118,6 +118,11 @@ class Location(ABC):
     def label(self) -> str:
         """The location in messages."""
 
+    @property
+    def directory(self) -> str | None:
+        """The local directory with its files; None for a backend without one."""
+        return None
+
     def inspection(self, opening: OpenContext) -> Inspection | None:  # noqa: ARG002
         """The inspection of the service or disk; None for a backend without one."""
         return None

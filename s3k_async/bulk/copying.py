@@ -65,7 +65,7 @@ async def copy(
             raise IsDirectoryError(
                 "the source is a directory, and the copy is not recursive", path=source
             )
-        if origin is destination and is_below(target, source):
+        if origin.is_same(destination) and is_below(target, source):
             raise RenameIntoSelfError(
                 "a directory cannot be copied to itself or below itself", path=target
             )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.bulk.transfer import ProgressCallback, TransferTally
-from s3k_async.client import S3kClient
+from s3k_async.client import S3kClient, volume_of
 from s3k_async.errors import UnsupportedError
 from s3k_async.model import ROOT, ChangeResult
+from s3k_async.namespace.addresses import inside
 
 __all__ = ["move_to"]
 
@@ -25,8 +26,11 @@ async def move_to(
     Files are deleted by conditional writes at the id and version that they had before the copy.
     Entries that are created or changed in the source meanwhile are kept, with their parent
     directories, and are listed as failures. Raises the errors of `S3kClient.copy`; the source is
-    then unchanged.
+    then unchanged. If both clients have the same volume, by two addresses, this is its rename.
     """
+    if volume_of(client).is_same(volume_of(other)):
+        target = inside(target, other.name)
+        return await client.rename(source, target, overwrite=overwrite, progress=progress)
     top = await client.stat(source)
     if top.path == ROOT:
         raise UnsupportedError("the root cannot be moved", path=top.path)

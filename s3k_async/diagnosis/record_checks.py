@@ -38,7 +38,7 @@ from s3k_async.txn.volume_record import (
     require_tag,
 )
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
-from s3k_async.volumes.volume import is_beside, require_agreement
+from s3k_async.volumes.volume import is_beside, needs_mark, require_agreement
 
 __all__ = ["mark_checks", "record_checks"]
 
@@ -187,7 +187,7 @@ async def _mark(parts: VolumeParts, part: BlobPart) -> CheckResult:
         found = await read_claim(part.blobs)
     except PermissionDeniedError:
         return skipped(f"{CLAIM} may not be read")
-    if found is None and part.name == "hot":
+    if found is None and needs_mark(part.location, parts.record, parts.config):
         part.blocked = "it has no mark of the volume"
         missing = VolumeNotFoundError("the mark is missing", path=part.blobs.uri(CLAIM))
         return failed(missing, f"mount the disk; if only the mark was lost, {_TAKE_OVER}")

@@ -19,6 +19,7 @@ from s3k_async._core.active_calls import optional
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async.attributes import Attributes
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.backends.ports.pagination import list_all
 from s3k_async.bulk.entry_attributes import checked_attributes
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -43,6 +44,7 @@ from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.multi_path_commit import commit_mutations
 from s3k_async.namespace.mutations import WriteFile
+from s3k_async.oplog.entries import history_prefix
 from s3k_async.storage.extents import (
     Extent,
     content_of,
@@ -284,14 +286,17 @@ async def complete_upload(volume: Volume, upload_id: str) -> Entry:
 
 async def abort_upload(volume: Volume, upload_id: str) -> None:
     """Remove an upload and the data of its parts. The id is invalid afterwards. After an
-    interruption, the same call again, or garbage collection, removes the rest.
+    interruption, the same call again, or garbage collection, removes the rest. Data that a file of
+    the upload may have, in a table that was restored from a backup, is left to garbage collection.
 
     Raises UploadNotFoundError, PartialFailureError (some data could not be deleted).
     """
     need_uploads(volume, ROOT)
     await _require_own(volume, upload_id)
+    records = _records(volume)
     with volume.freeing_space():
-        await _records(volume).abort(upload_id, partial(_delete_data, volume))
+        upload = await records.get(upload_id)
+        await records.abort(upload_id, partial(_delete_data, volume, upload))
 
 
 async def expire_uploads(volume: Volume) -> int:
@@ -324,7 +329,9 @@ def need_uploads(volume: Volume, path: str) -> None:
         )
 
 
-async def _delete_data(volume: Volume, keys: list[str]) -> None:
+async def _delete_data(volume: Volume, upload: MultipartUpload | None, keys: list[str]) -> None:
+    if upload is None or await _was_published(volume, upload):
+        return
     failures = await volume.blobs.delete_many(keys)
     if failures:
         raise PartialFailureError(
@@ -333,6 +340,21 @@ async def _delete_data(volume: Volume, keys: list[str]) -> None:
             path=failures[0].key,
             failures=[(each.key, each.error) for each in failures],
         )
+
+
+async def _was_published(volume: Volume, upload: MultipartUpload) -> bool:
+    """Whether the file of an upload that is not completed is at its path, or committed by the log:
+    in a table that was restored from a backup, the upload may be from before its completion."""
+    try:
+        entry = await volume.store.get(upload.path)
+        if entry is not None and entry.id == upload.id:
+            return True
+        if volume.log_blobs is None:
+            return False
+        logged = [info async for info in list_all(volume.log_blobs, history_prefix(upload.id))]
+    except S3kError:
+        return True  # perhaps: garbage collection decides
+    return any(info.key.endswith(".committed") for info in logged)
 
 
 def _records(volume: Volume) -> UploadRecords:
@@ -367,7 +389,7 @@ async def _store_part(
             path=upload.path,
             operation=part.operation,
         ) from error
-    if before is not None:
+    if before is not None and not await _was_published(volume, upload):
         # No completion that read the former part can succeed any more.
         unused = ConflictError("the part was replaced", path=upload_id)
         await drop_unpublished(volume.storage, before.content.physical, unused)

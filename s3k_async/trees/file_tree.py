@@ -86,7 +86,7 @@ class FileTree(Protocol):
 
     @property
     def places(self) -> Sequence[TreePlace]:
-        """Where the tree is: the root, and for an embedded volume also its directory."""
+        """Where the tree is: the root, and for a volume also its local directories."""
 
     def full_name(self, path: str) -> str:
         """The name of an entry in messages."""

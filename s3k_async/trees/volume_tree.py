@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,6 +27,7 @@ from s3k_async.trees.file_tree import (
     TreePlace,
     WrittenFile,
 )
+from s3k_async.volumes.connections import hot_location
 from s3k_async.volumes.volume import Volume
 
 __all__ = ["VolumeTree"]
@@ -52,10 +54,11 @@ class VolumeTree:
 
     @property
     def places(self) -> Sequence[TreePlace]:
-        """The directory in the volume, and the local directory of an embedded volume."""
-        found = [TreePlace(volume_of(self.client).record.volume_id, self.root)]
-        home = self.client.config.table.home
-        return found if home is None else [*found, TreePlace("", home)]
+        """The directory in the volume, and the local directories of the volume, without symbolic
+        links."""
+        volume = volume_of(self.client)
+        found = [TreePlace(volume.record.volume_id, self.root)]
+        return [*found, *(TreePlace("", os.path.realpath(each)) for each in _directories(volume))]
 
     def full_name(self, path: str) -> str:
         """The path of an entry, with the volume."""
@@ -172,6 +175,16 @@ class VolumeTree:
         statuses = [status_of(each.entry) for each in seen.values() if each.entry is not None]
         for path, error in (await delete_seen(self.client, statuses)).items():
             failed(seen[path], error)
+
+
+def _directories(volume: Volume) -> list[str]:
+    """The local directories of a volume: that of its table, and what is its own in the locations of
+    its data and log."""
+    config, record = volume.config, volume.record
+    places = [config.data, config.log, hot_location(config, record.hot)]
+    found = [each.directory for each in places if each is not None]
+    own = [os.path.join(each, record.scope) for each in found if each is not None]
+    return own if config.table.directory is None else [*own, config.table.directory]
 
 
 async def _one(file: NewFile) -> AsyncGenerator[NewFile, None]:

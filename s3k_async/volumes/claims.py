@@ -119,6 +119,18 @@ def _same_table(one: str, other: str) -> bool:
         return False
 
 
+def _is_mark_of(found: Claim, table: str) -> bool:
+    """Whether a mark that no record confirms may be that of a table, from an unfinished
+    initialisation. One that names the table without its directory is that of the volume around the
+    location, and another table has that name in its own directory."""
+    is_embedded = _is_relative(found.table) == _is_relative(table)
+    return is_embedded and _same_table(found.table, table)
+
+
+def _is_relative(identity: str) -> bool:
+    return identity.partition(":")[2].startswith("./")
+
+
 def _without_prefix(identity: str) -> tuple[str, str]:
     """The identity of a table, and the prefix of a volume in it; empty without one."""
     found = _PREFIXED.fullmatch(identity)
@@ -159,7 +171,7 @@ async def require_free(blobs: BlobStore, table: str) -> None:
     found = await read_claim(blobs)
     if found is None:
         await require_unclaimed(blobs)
-    elif not _same_table(found.table, table):
+    elif not _is_mark_of(found, table):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
             "another bucket, prefix or directory",
@@ -188,7 +200,7 @@ async def claim(
         found = await read_claim(blobs)
         if found is None:
             return await claim(blobs, volume_id, name, table, layout=layout)
-        if not _same_table(found.table, table):
+        if not _is_mark_of(found, table):
             raise VolumeExistsError(
                 f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
                 "another"
@@ -221,7 +233,7 @@ async def take_over(
     if (
         found is not None
         and found.volume_id != volume_id
-        and not (unfinished and _same_table(found.table, table))
+        and not (unfinished and _is_mark_of(found, table))
     ):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}",
@@ -243,9 +255,9 @@ def _document(
     return {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
 
 
-async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> None:
-    """Check that a location's mark is this volume's and this table's. A missing mark is logged.
-    Raises VolumeMismatchError, NotAVolumeError (the mark is damaged)."""
+async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> bool:
+    """Check that a location's mark is this volume's and this table's; False if it is missing, which
+    is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged)."""
     try:
         found = await read_claim(blobs)
     except PermissionDeniedError:
@@ -253,12 +265,12 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
             "the mark %s may not be read: the owner of the location was not checked",
             blobs.uri(CLAIM),
         )
-        return
+        return True
     if found is None:
         _LOG.warning(
             "the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM)
         )
-        return
+        return False
     if found.volume_id != record.volume_id:
         raise VolumeMismatchError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}, not to "
@@ -273,6 +285,7 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
             " another name; if it replaces the other for good, s3k init --take-over says so",
             path=blobs.uri(CLAIM),
         )
+    return True
 
 
 async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:

@@ -48,7 +48,7 @@ from s3k_async.txn.volume_record import (
     load_or_repair,
     location_text,
 )
-from s3k_async.volumes.claims import read_claim, require_claim, table_identity
+from s3k_async.volumes.claims import require_claim, table_identity
 from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Volume",
     "is_beside",
     "metadata_store",
+    "needs_mark",
     "open_volume",
     "require_agreement",
     "require_encryptions",
@@ -99,6 +100,11 @@ class Volume:
     """Counter of requests to all of its parts."""
     _ballast: Ballast | None
     _stack: AsyncExitStack
+
+    def is_same(self, other: Volume) -> bool:
+        """Whether another client has opened the same volume, perhaps by another address."""
+        volume_id = self.record.volume_id  # empty for a volume of S3-FileSystem 1.0
+        return self is other or (volume_id != "" and volume_id == other.record.volume_id)
 
     def freeing_space(self) -> AbstractContextManager[None]:
         """Context of calls that free space: on a full disk they may use the space of an embedded
@@ -150,14 +156,14 @@ async def open_volume(
         place = connections.blobs(config.data, "data")
         await _require_place(place)
         if native:
-            await require_claim(place, record, table_identity(config, config.data))
+            await _require_mark(place, config.data, record, config)
         log_place: RetryingBlobs | None = None
         log_blobs: RetryingBlobs | None = None
         if config.log is not None:
             log_place = connections.blobs(config.log, "log")
             await _require_place(log_place)
             if native and not is_beside(config.log, config):
-                await require_claim(log_place, record, table_identity(config, config.log))
+                await _require_mark(log_place, config.log, record, config)
             log_blobs = log_place.below(record.scope)
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
@@ -230,16 +236,24 @@ async def _hot_place(connections: VolumeConnections, record: VolumeRecord) -> Re
     location.require_encryption(writable=True)
     hot = connections.blobs(location, "data")
     await _require_place(hot)
-    if await read_claim(hot) is None:
+    await _require_mark(hot, location, record, connections.config)
+    return hot
+
+
+async def _require_mark(
+    blobs: RetryingBlobs, location: BlobLocation, record: VolumeRecord, config: VolumeConfig
+) -> None:
+    """Check the mark of a location. Raises as `require_claim`, and VolumeNotFoundError for a
+    missing one where a disk may not be mounted: the objects there would be taken for deleted."""
+    is_found = await require_claim(blobs, record, table_identity(config, location))
+    if not is_found and needs_mark(location, record, config):
         raise VolumeNotFoundError(
-            "the hot location has no mark of the volume: a directory that is on another machine, "
-            "or whose disk is not mounted, holds files of the volume, so that nothing can be read "
+            "the location has no mark of the volume: a directory that is on another machine, or "
+            "whose disk is not mounted, holds files of the volume, so that nothing can be read "
             "without it: mount the disk; if only the mark was lost, s3k init --take-over writes it "
             "again",
             path=location.label,
         )
-    await require_claim(hot, record, table_identity(config, location))
-    return hot
 
 
 async def _read_cache(
@@ -356,6 +370,15 @@ def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
     for location in (config.data, config.log):
         if location is not None:
             location.require_encryption(writable=writable)
+
+
+def needs_mark(location: BlobLocation, record: VolumeRecord, config: VolumeConfig) -> bool:
+    """Whether a location cannot be used without its mark: a hot one, and a local directory that is
+    not below that of the table's file, and so may be on another disk. Volumes of the first versions
+    may have no marks."""
+    text = location_text(location, config.table)
+    is_elsewhere = location.directory is not None and not text.startswith("./")
+    return text == record.hot or (is_elsewhere and bool(record.scope))
 
 
 def is_beside(log: BlobLocation, config: VolumeConfig) -> bool:

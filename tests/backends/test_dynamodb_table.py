@@ -31,16 +31,21 @@ RANGE = {"AttributeName": "children", "KeyType": "RANGE"}
 
 
 def table(
-    status: str = "ACTIVE", keys: list[dict[str, str]] | None = None, kind: str = "S"
+    status: str = "ACTIVE",
+    keys: list[dict[str, str]] | None = None,
+    kind: str = "S",
+    identity: str | None = None,
 ) -> Answer:
     keys = keys or [HASH, RANGE]
     kinds = [{"AttributeName": key["AttributeName"], "AttributeType": kind} for key in keys]
-    described = {
+    described: dict[str, object] = {
         "TableStatus": status,
         "TableArn": ARN,
         "KeySchema": keys,
         "AttributeDefinitions": kinds,
     }
+    if identity is not None:
+        described["TableId"] = identity
     return json_answer({"Table": described})
 
 
@@ -140,6 +145,26 @@ async def test_existence(items: DynamoItems, proxy: FaultProxy) -> None:
     proxy.rule(table("DELETING"), times=1)
     proxy.rule(table("UPDATING"), times=1)
     assert [await items.exists() for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("status", ["CREATING", "ACTIVE"])
+async def test_the_next_table_of_the_name_is_not_dropped(
+    items: DynamoItems, proxy: FaultProxy, status: str, fails: bool
+) -> None:
+    """The first one goes between two looks, and another client creates the next volume there."""
+    proxy.rule(table(identity="first"), target="DescribeTable", times=1)
+    proxy.rule(json_answer({"TableDescription": {}}), target="DeleteTable")
+    proxy.rule(table("DELETING"), target="DescribeTable", times=1)
+    if fails:
+        denied = dynamodb_error("AccessDeniedException", "not authorized")
+        proxy.rule(denied, target="DescribeTable", times=1)
+    proxy.rule(table(status, identity="next"), target="DescribeTable")
+    if fails:
+        with pytest.raises(PermissionDeniedError):
+            await items.drop()
+    await items.drop()
+    assert proxy.count(target="DeleteTable") == 1
 
 
 async def test_drop_waits_until_the_table_is_gone(items: DynamoItems, proxy: FaultProxy) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -30,7 +31,7 @@ from s3k_async.backends.local import local_blobs
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.local.local_walk import PRIVATE
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
-from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.blobs import BlobInfo, Unfinished
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.errors import (
@@ -748,12 +749,39 @@ async def test_what_dead_writers_left_is_removed_when_it_is_a_day_old(tmp_path: 
     clock = FakeClock()
     await LocalBlobs(tmp_path / "root", fake_runtime(clock)).create()
     private = tmp_path / "root" / ".tmp"
-    for name, age in (("old", 25 * 3600), ("young", 23 * 3600)):
+    old, young = str(uuid4()), str(uuid4())
+    for name, age in ((old, 25), (f"{old}.17", 25), (f"{old}.2.9", 25), (young, 23)):
         (private / name).touch()
-        os.utime(private / name, (clock.seconds - age, clock.seconds - age))
+        os.utime(private / name, (clock.seconds - age * 3600, clock.seconds - age * 3600))
     blobs = LocalBlobs(tmp_path / "root", fake_runtime(clock))
     await blobs.put("a", b"")
-    assert leftovers(tmp_path) == ["young"]
+    assert leftovers(tmp_path) == [young]
+
+
+async def test_what_others_have_in_a_directory_of_that_name_stays(tmp_path: Path) -> None:
+    """A location may be an existing directory, in which another program has its temporary files."""
+    private = tmp_path / "root" / ".tmp"
+    directory = private / str(uuid4())
+    directory.mkdir(parents=True)
+    for name in ("thesis.docx", "abandoned", f"{uuid4()}.docx"):
+        (private / name).write_bytes(b"precious")
+    (private / str(uuid4())).symlink_to(private / "abandoned")
+    for path in private.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
+    before = sorted(os.listdir(private))
+    blobs = LocalBlobs(tmp_path / "root")
+    assert not await blobs.create()
+    await blobs.put("a", b"")
+    assert [each async for each in blobs.list_uploads()] == []
+    for name in before:
+        if "." in name or name == "abandoned":
+            with pytest.raises(InvalidPathError):
+                await blobs.abort_upload(Unfinished("", name, 0))
+    assert sorted(set(os.listdir(private)) - {"lock"}) == before
+    await blobs.delete("a")
+    assert not await blobs.drop(if_empty=True)
+    left = set(os.listdir(private)) | {directory.name}  # an empty directory is removed
+    assert sorted(left) == before
 
 
 # Reading and copying

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -127,8 +128,9 @@ def test_changes_that_only_the_log_of_sqlite_has_are_not_passed_over(
 def mounted(volume: Path, tmp_path: Path) -> Iterator[Path]:
     with S3kSyncClient(volume) as fs:
         fs.write("/d/f", b"x")
-    (volume / "data" / ".tmp" / "abandoned").write_bytes(b"")
-    os.utime(volume / "data" / ".tmp" / "abandoned", (0, 0))
+    abandoned = volume / "data" / ".tmp" / str(uuid4())
+    abandoned.write_bytes(b"")
+    os.utime(abandoned, (0, 0))
     place = tmp_path / "mounted"
     place.mkdir()
     steps = (

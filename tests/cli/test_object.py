@@ -325,6 +325,22 @@ def test_a_source_without_a_bucket_does_not_stop_the_others(
     cli.fails(3, "object", "cp", "-r", "/none/x", "to")
 
 
+def test_two_directories_without_names_do_not_replace_each_others_files(
+    cli: Cli, filled: list[str], local: Path
+) -> None:
+    """The files of the first were in no place any more."""
+    for name in ("one", "two"):
+        (local / name).mkdir()
+        (local / name / "same").write_text(name)
+        (local / name / name).write_text(name)
+    failed = cli("object", "mv", "-r", "one/.", "two/.", "/other/n/")
+    assert failed.code == 10
+    assert "another source was copied to n/same: two/./same" in failed.errors
+    assert cli.ok("cat", "/other/n/same").out == "one"
+    assert keys(cli, "/other/n") == ["n/one", "n/same", "n/two"]
+    assert local_files(local / "two") == {"same": b"two"}
+
+
 def test_a_file_that_changes_while_it_is_moved_is_kept(
     cli: Cli, filled: list[str], local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.memory.memory_items import MemoryItems
-from s3k_async.backends.ports.items import Condition, Delete, Put, Update
+from s3k_async.backends.ports.items import ABSENT, Condition, Delete, Key, Put, Update
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
@@ -47,6 +47,7 @@ from s3k_async.files.multipart import (
     list_uploads,
     put_part,
 )
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.migrate import enable_features
 from s3k_async.model import Feature, LayoutName
 from s3k_async.namespace import multi_path_commit
@@ -92,6 +93,34 @@ async def nothing_is_left(fs: S3kClient, *paths: str) -> None:
     assert await data_keys(of(fs)) == kept
     assert await upload_items(of(fs)) == 0
     assert await problems(fs) == []
+
+
+@volume_backends("memory")
+@pytest.mark.parametrize("is_repaired", [False, True])
+async def test_an_upload_in_a_table_from_before_its_completion(
+    fs: S3kClient, is_repaired: bool
+) -> None:
+    """Such as from a backup: its parts are the data of a file, although it is open."""
+    volume = of(fs)
+    upload = await create_upload(volume, "/f")
+    for number in (1, 2):
+        await put_part(volume, upload.id, number, b"%d" % number * 1000)
+    before = [dict(item) for item in (await volume.items.scan(0, 1)).items]
+    await complete_upload(volume, upload.id)
+    data = await fs.read("/f")
+    for item in (await volume.items.scan(0, 1)).items:
+        key = Key(str(item["path"]), str(item["children"]))
+        await volume.items.write(Delete(key, Condition()))
+    for item in before:
+        await volume.items.write(Put(item, ABSENT))
+    if is_repaired:
+        await repair_volume(volume, grace=0.0, dry_run=False)
+        assert await fs.read("/f") == data
+    await put_part(volume, upload.id, 2, b"stored again")
+    await abort_upload(volume, upload.id)
+    assert await upload_items(volume) == 0
+    await repair_volume(volume, grace=0.0, dry_run=False)
+    assert await fs.read("/f") == data
 
 
 @backends

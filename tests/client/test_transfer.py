@@ -26,6 +26,7 @@ from s3k_async.errors import (
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
+    RenameIntoSelfError,
     UnsupportedError,
 )
 from s3k_async.files.open_files import FileWriter
@@ -434,6 +435,22 @@ async def test_nothing_is_deleted_when_the_copy_fails(
     with pytest.raises(NoSpaceError):
         await move_to(fs, other, "/in", "/out")
     assert await in_volume(fs, "/in") == before
+
+
+async def test_one_volume_by_two_addresses(fs: S3kClient, local: Path) -> None:
+    """A copy into the source never ends, and a move onto it replaces what it is about to delete."""
+    await upload(fs, fs._volume(), local, "/in")
+    async with S3kClient(config=fs.config) as same:
+        for target in ("/in", "/in/sub/deep"):
+            with pytest.raises(RenameIntoSelfError):
+                await fs.copy_to(same, "/in", target, overwrite=True, recursive=True)
+        with pytest.raises(RenameIntoSelfError):
+            await move_to(fs, same, "/in", "/in/sub/deep", overwrite=True)
+        before = await fs.stat("/in/sub/b")
+        await move_to(fs, same, "/in", f"s3k://{same.name}/out")
+        after = await same.stat("/out/sub/b")
+        assert (after.id, after.physical) == (before.id, before.physical)
+        assert not await fs.exists("/in")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.bulk.file_writes import LARGE, NewFile
 from s3k_async.client import S3kClient
+from s3k_async.config import LocalDirectory
 from s3k_async.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -392,6 +393,34 @@ async def test_trees_that_overlap(grove: Grove, tmp_path: Path) -> None:
             for left, right in ((directory, volume), (volume, directory)):
                 with pytest.raises(OverlapError):
                     await synchronize(left, right, SyncOptions(delete=True))
+
+
+@pytest.mark.parametrize("part", ["table", "data", "log", "hot"])
+async def test_a_directory_that_holds_the_volume_is_no_target(part: str, tmp_path: Path) -> None:
+    """Neither by a link to the volume, nor where its data or log is elsewhere."""
+    config = resolve(str(tmp_path / "v" / "home"))
+    (tmp_path / "link").symlink_to(tmp_path / "v")
+    place = tmp_path / "v" / "home" if part == "table" else tmp_path / "at" / part
+    elsewhere = LocalDirectory(str(place))
+    changes: dict[str, Any] = {
+        "table": {},
+        "data": {"data": elsewhere, "log": LocalDirectory(str(tmp_path / "v" / "home" / "oplog"))},
+        "log": {"log": elsewhere},
+        "hot": {},
+    }
+    config = replace(config, **changes[part])
+    await init_volume(config, hot=str(place) if part == "hot" else "")
+    if part == "table":
+        config = resolve(str(tmp_path / "link" / "home"))
+    (place / "beside").mkdir(exist_ok=True)
+    async with S3kClient(config=config) as client:
+        await client.write("/x/file", b"")
+        source = VolumeTree(client, "/x")
+        for local in (place.parent, place):
+            with pytest.raises(OverlapError):
+                await synchronize(source, DirectoryTree(local), SyncOptions(delete=True))
+        if part != "table":  # as files that were adopted, or will be
+            assert (await synchronize(source, DirectoryTree(place / "beside"))).files == 1
 
 
 async def test_a_target_that_cannot_be_changed(grove: Grove, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class DynamoTableAdmin:
         self.aws = AwsClient("dynamodb", service, session)
         self._runtime = runtime
         self._arn: str | None = None
+        self._dropped: object = None
+        """The id of the table whose removal has begun."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, {self.aws!r})"
@@ -86,7 +88,7 @@ class DynamoTableAdmin:
         return StorageSpace()
 
     async def create(self) -> bool:
-        made = False
+        made, self._dropped = False, None
         for pause in self._pauses():
             table = await self._describe()
             if table is None:
@@ -167,10 +169,13 @@ class DynamoTableAdmin:
         return True
 
     async def drop(self) -> None:
+        """Remove the table that is there now. One that is created under its name meanwhile, also
+        between this call and its repetition after an error, is another volume's, and is kept."""
         self._arn = None
         for pause in self._pauses():
             table = await self._describe()
-            if table is None:
+            if table is None or self._is_another(table):
+                self._dropped = None
                 return
             if (
                 table["TableStatus"] in ("CREATING", "DELETING", "UPDATING")
@@ -178,6 +183,14 @@ class DynamoTableAdmin:
             ):
                 await self._runtime.sleep(pause)
         raise RequestTimeoutError("the table was not removed in time", path=self._name)
+
+    def _is_another(self, table: Wire) -> bool:
+        """Whether a table is not the one whose removal has begun, which is noted. A service need
+        not give an id, at least of a table that it is removing."""
+        found = table.get("TableId")
+        if self._dropped is None:
+            self._dropped = found
+        return found is not None and found != self._dropped
 
     async def _delete_once(self) -> bool:
         client = await self._client()

@@ -38,6 +38,10 @@ class LocalDirectory(BlobLocation):
     def anchored(cls, text: str, base: str | None) -> str:
         return text if text.startswith("file://") else absolute_path(text, base)
 
+    @property
+    def directory(self) -> str:
+        return self.path
+
     def open(self, opening: OpenContext) -> BlobStore:  # noqa: ARG002
         from s3k_async.backends.local.local_blobs import LocalBlobs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,6 +42,9 @@ __all__ = [
 ]
 
 _LOCK = "lock"
+_UNPUBLISHED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.[0-9]+){0,2}", re.ASCII)
+"""Names of unpublished files. Others in the private directory are those of other programs, which
+may have had a directory of this name before."""
 _ABANDONED_MS = 24 * 3600 * 1000
 _SYNCED_MOST = 10_000
 STAMP_BYTES = 4
@@ -284,7 +288,7 @@ class LocalFiles:
             if files and directory != private:
                 return False
         with suppress(VolumeNotFoundError), self.opened_private() as descriptor:
-            for name in os.listdir(descriptor):
+            for name in (*(name for name, _ in _unpublished(descriptor)), _LOCK):
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=descriptor)
         try:
@@ -397,7 +401,7 @@ class LocalFiles:
 
     def forget(self, name: str) -> None:
         """Remove an unpublished file."""
-        if name == _LOCK or "/" in name:
+        if not _UNPUBLISHED.fullmatch(name):
             raise InvalidPathError("no file of the private directory", path=name)
         with self.opened_private() as private, suppress(FileNotFoundError):
             os.unlink(name, dir_fd=private)
@@ -419,7 +423,7 @@ def _unpublished(private: int) -> list[tuple[str, int]]:
     with os.scandir(private) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
-                if entry.name != _LOCK:
+                if _UNPUBLISHED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     found.append(
                         (entry.name, entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000)
                     )

@@ -57,6 +57,10 @@ class _RocksdbLocation(Location):
     def anchored(cls, text: str, base: str | None) -> str:
         return _url(_directory(text, base))
 
+    @property
+    def directory(self) -> str:
+        return self.path
+
     async def prepare(self) -> None:
         await in_thread(make_parent, os.path.join(self.path, _TABLE))
 

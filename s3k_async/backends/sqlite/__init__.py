@@ -69,6 +69,10 @@ class SqliteFile(TableLocation):
         return os.path.realpath(mine) == os.path.realpath(theirs)
 
     @property
+    def directory(self) -> str:
+        return self.home
+
+    @property
     def home(self) -> str:
         return os.path.dirname(os.path.abspath(self.path))
 

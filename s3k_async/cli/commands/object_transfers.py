@@ -155,8 +155,14 @@ async def stored(
     await store.bucket_info(place.bucket)
     client = await clients.of(place.address)
     is_into = len(sources) > 1 or place.address.is_into
+    taken: set[str] = set()
 
     def one(local: str, key: str, top: str = "") -> ObjectCopy:
+        if len(sources) > 1:  # below one directory all differ
+            if key in taken:  # of two directories without names, such as `dir/.`
+                again = InvalidArgumentError(f"another source was copied to {key}", path=local)
+                return ObjectCopy(local, partial(_fail, again))
+            taken.add(key)
         return ObjectCopy(local, partial(_store, client, local, place.bucket, key, options, top))
 
     for source in sources:
