@@ -1,8 +1,9 @@
 """The shuffle of the local runner: scanned facts, divided by object id into parts that fit into
 memory.
 
-Facts are lines of JSON. A small number stays in memory. More are written to files in a directory,
-so that a volume of any size is processed part by part, and an interrupted run can resume.
+Facts are lines of JSON. A small number is one part. More are divided, and written to files in a
+directory once they are too large for memory, so that a volume of any size is processed part by
+part, and an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ __all__ = [
 ]
 
 PARTS: Final = 256
-"""Parts of a volume that does not fit into memory."""
+"""Parts of a volume with more facts than are one part."""
 HELD: Final = 20_000
-"""Facts held in memory before any are written to files."""
+"""The most facts that are one part."""
 BUFFERED: Final = 32 * 1024 * 1024
-"""Bytes buffered for all files together before they are written."""
+"""Bytes of all parts together that are held in memory before they are written to files."""
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the key of the parent, its own entry key and id, its time in ms."""
@@ -211,18 +212,18 @@ class Shuffle:
         self._is_kept = directory is not None
         self._held = held
         self._count = 0
-        self._spilling = False
+        self._is_divided = False
         self._lines: dict[FactKind, PartLines] = {}
-        """The facts, as long as all fit into memory; then those not yet in files."""
+        """The facts that are not in files."""
         if directory is not None:
             with self._writing(directory):
                 make_directories(directory)
-            self._spilling = True
+            self._is_divided = True
 
     @property
     def count(self) -> int:
-        """The number of parts: one as long as all facts are in memory."""
-        return PARTS if self._spilling else 1
+        """The number of parts: one as long as there are few facts."""
+        return PARTS if self._is_divided else 1
 
     def add(self, kind: FactKind, key: str, fact: object) -> None:
         """Add a fact to the part of its key."""
@@ -242,27 +243,19 @@ class Shuffle:
 
     def read(self, kind: FactKind, number: int) -> Iterator[Any]:
         """The facts of a part, in no particular order."""
-        if not self._spilling:
-            for text in self.lines(kind, number):
-                yield from facts_in(kind, text)
-            return
-        self._flush(kind, number)
-        path = self._path(kind, number)
-        if os.path.exists(path):
+        if self._is_divided and os.path.exists(path := self._path(kind, number)):
             with open(path, "rb") as file:
                 for line in file:
                     yield from_line(kind, line)
+        yield from facts_in(kind, self._text(kind, number))
 
     def lines(self, kind: FactKind, number: int) -> list[bytes]:
         """The facts of a part as lines, each ended by a newline, in no particular order."""
-        if not self._spilling:
-            return [self._lines[kind].text()] if kind in self._lines else []
-        self._flush(kind, number)
-        path = self._path(kind, number)
-        if not os.path.exists(path):
-            return []
-        with open(path, "rb") as file:
-            return [file.read()]
+        found = []
+        if self._is_divided and os.path.exists(path := self._path(kind, number)):
+            with open(path, "rb") as file:
+                found.append(file.read())
+        return [*found, self._text(kind, number)]
 
     def keep(self, kind: FactKind, number: int, facts: Iterable[object]) -> None:
         """Save facts of one part for a later run, replacing those saved before. Without a directory
@@ -276,8 +269,8 @@ class Shuffle:
         self._flush(kind, number)
 
     def flush(self) -> None:
-        """Write the buffers to the files, unless all facts are in memory."""
-        if self._spilling:
+        """Write the facts in memory to the files, unless they are one part."""
+        if self._is_divided:
             for kind in self._lines:
                 for number in range(PARTS):
                     self._flush(kind, number)
@@ -286,7 +279,7 @@ class Shuffle:
         """Drop whole kinds before they are collected again."""
         for kind in kinds:
             self._lines.pop(kind, None)
-            for number in range(PARTS if self._spilling else 0):
+            for number in range(PARTS if self._is_divided else 0):
                 self._forget(kind, number)
 
     def load_state(self) -> State:
@@ -328,16 +321,26 @@ class Shuffle:
         return lines
 
     def _added(self, count: int) -> None:
-        """Write the lines to files once there are more than fit into memory."""
+        """Divide the facts once they are too many for one part, and write them to files once they
+        are too large for memory."""
         self._count += count
-        if not self._spilling:
-            if self._count > self._held:
-                with self._writing(self._parent or "the directory of temporary files"):
-                    self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
-                self._spilling = True
-                self.flush()
-        elif sum(map(len, self._lines.values())) >= BUFFERED:
+        if not self._is_divided and self._count > self._held:
+            with self._writing(self._parent or "the directory of temporary files"):
+                self._directory = tempfile.mkdtemp(prefix="s3k-fsck-", dir=self._parent)
+            self._is_divided = True
+        if self._is_divided and sum(map(len, self._lines.values())) >= BUFFERED:
             self.flush()
+
+    def _text(self, kind: FactKind, number: int) -> bytes:
+        """The lines of a part that are in memory, where they remain."""
+        lines = self._lines.get(kind)
+        if lines is None:
+            return b""
+        if not self._is_divided:
+            return lines.text()
+        text = lines.take(number)
+        lines.add_to_part(number, text)
+        return text
 
     def _flush(self, kind: FactKind, number: int) -> None:
         lines = self._lines[kind].take(number) if kind in self._lines else b""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from urllib.parse import quote, unquote
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async.backends.memory.sorted_keys import SortedKeys
 from s3k_async.backends.ports.blob_keys import (
     check_copied_part,
     check_key,
@@ -57,7 +58,7 @@ class _Bucket:
 
     def __init__(self) -> None:
         self.blobs: dict[str, _Blob] = {}
-        self.order: list[str] = []
+        self.order: SortedKeys[str] = SortedKeys()
         self.uploads: dict[str, tuple[Unfinished, MemoryUpload]] = {}
         self.begun = 0
         self._lock = threading.Lock()
@@ -74,13 +75,13 @@ class _Bucket:
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         info = BlobInfo(key, len(data), etag, mtime_ms)
         if key not in self.blobs:
-            insort(self.order, key)
+            self.order.add(key)
         self.blobs[key] = _Blob(data, info)
         return info
 
     def delete(self, key: str) -> None:
         if self.blobs.pop(key, None) is not None:
-            del self.order[bisect_left(self.order, key)]
+            self.order.remove(key)
 
 
 _buckets: dict[str, _Bucket] = {}
@@ -234,23 +235,17 @@ class MemoryBlobs:
         check_page(limit)
         async with interleaved:
             bucket = self.bucket()
+            size = limit or _PAGE
             with bucket.lock:
-                order = bucket.order
-                begin = max(
-                    bisect_left(order, prefix),
-                    bisect_right(order, after if cursor is None else cursor),
-                )
-                stop = begin
-                while (
-                    stop < len(order)
-                    and stop - begin < (limit or _PAGE)
-                    and order[stop].startswith(prefix)
-                ):
-                    stop += 1
-                more = stop < len(order) and order[stop].startswith(prefix)
-                keys = order[begin:stop]
+                # NUL makes the least key after a key, and no key holds it.
+                start = max(prefix, (after if cursor is None else cursor) + "\0")
+                keys = bucket.order.page(start, size + 1)
+                if keys and not keys[-1].startswith(prefix):
+                    keys = list(takewhile(lambda key: key.startswith(prefix), keys))
+                page = keys[:size]
                 return BlobPage(
-                    [bucket.blobs[key].info for key in keys], keys[-1] if more else None
+                    [bucket.blobs[key].info for key in page],
+                    page[-1] if len(keys) > size else None,
                 )
 
     async def start_upload(self, key: str) -> MemoryUpload:

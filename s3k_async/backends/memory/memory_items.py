@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from s3k_async._core.concurrency import interleaved
 from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async.backends.memory.sorted_keys import SortedKeys
 from s3k_async.backends.ports.item_semantics import (
     TOKEN_LIFE_MS,
     cursor_of,
@@ -41,10 +41,10 @@ class _Table:
 
     def __init__(self) -> None:
         self.items: dict[Key, dict[str, Value]] = {}
-        self.partitions: dict[str, list[Key]] = {}
-        """The keys of each partition that has any, in ascending order."""
-        self.order: list[str] = []
-        """The partitions, in ascending order."""
+        self.partitions: dict[str, SortedKeys[Key]] = {}
+        """The keys of each partition that has any."""
+        self.order: SortedKeys[str] = SortedKeys()
+        """The partitions."""
         self.tags: dict[str, str] = {}
         self.tokens: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lock = threading.Lock()
@@ -89,16 +89,18 @@ class _Table:
         self.tokens[token] = (now_ms + TOKEN_LIFE_MS, wanted)
         self.tokens.move_to_end(token)
 
+    def query(self, partition: str, after: str, size: int) -> list[Key]:
+        """The next keys of a partition, at most `size`."""
+        keys = self.partitions.get(partition)
+        return [] if keys is None else keys.page(_next(partition, after), size)
+
     def page(self, segment: int, segments: int, after: Key | None, size: int) -> list[Key]:
         """The next keys of a scan segment, at most `size`."""
         keys: list[Key] = []
-        begin = 0 if after is None else bisect_left(self.order, after.partition)
-        for place in range(begin, len(self.order)):
-            partition = self.order[place]
+        start = Key("", "") if after is None else _next(*after)
+        for partition in self.order.since(start.partition):
             if segment_of(partition) % segments == segment:
-                found = self.partitions[partition]
-                start = 0 if after is None else bisect_right(found, after)
-                keys += found[start : start + size - len(keys)]
+                keys += self.partitions[partition].page(start, size - len(keys))
                 if len(keys) == size:
                     break
         return keys
@@ -107,19 +109,23 @@ class _Table:
         if key not in self.items:
             keys = self.partitions.get(key.partition)
             if keys is None:
-                self.partitions[key.partition] = [key]
-                insort(self.order, key.partition)
-            else:
-                insort(keys, key)
+                keys = self.partitions[key.partition] = SortedKeys()
+                self.order.add(key.partition)
+            keys.add(key)
         self.items[key] = item
 
     def _delete(self, key: Key) -> None:
         keys = self.partitions[key.partition]
-        del keys[bisect_left(keys, key)]
+        keys.remove(key)
         if not keys:
             del self.partitions[key.partition]
-            del self.order[bisect_left(self.order, key.partition)]
+            self.order.remove(key.partition)
         del self.items[key]
+
+
+def _next(partition: str, sort: str) -> Key:
+    """The least key after a key."""
+    return Key(partition, sort + "\0")
 
 
 _tables: dict[str, _Table] = {}
@@ -189,14 +195,13 @@ class MemoryItems:
         validate_page(limit)
         async with interleaved:
             table = self._table()
+            size = limit or _PAGE
             with table.lock:
-                found = table.partitions.get(partition, [])
-                begin = bisect_right(found, Key(partition, cursor or after))
-                stop = begin + (limit or _PAGE)
-                keys = found[begin:stop]
+                keys = table.query(partition, cursor or after, size + 1)
+                page = keys[:size]
                 return ItemPage(
-                    [dict(table.items[key]) for key in keys],
-                    keys[-1].sort if stop < len(found) else None,
+                    [dict(table.items[key]) for key in page],
+                    page[-1].sort if len(keys) > size else None,
                 )
 
     async def scan(
