@@ -343,8 +343,9 @@ async def _delete_data(volume: Volume, upload: MultipartUpload | None, keys: lis
 
 
 async def _was_published(volume: Volume, upload: MultipartUpload) -> bool:
-    """Whether the file of an upload that is not completed is at its path, or committed by the log:
-    in a table that was restored from a backup, the upload may be from before its completion."""
+    """Whether the file of an upload that is not completed is at its path, or committed by an entry
+    of the log: in a table that was restored from a backup, the upload may be from before its
+    completion. Segments are not read, which takes the whole log; garbage collection does."""
     try:
         entry = await volume.store.get(upload.path)
         if entry is not None and entry.id == upload.id:
