@@ -325,6 +325,25 @@ def test_a_source_without_a_bucket_does_not_stop_the_others(
     cli.fails(3, "object", "cp", "-r", "/none/x", "to")
 
 
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_an_object_does_not_take_the_place_of_another_source(
+    cli: Cli, filled: list[str], local: Path, verb: str
+) -> None:
+    """`a/a/a/x` comes before `a/a/x` in the listing, and its target is that key."""
+    for key in ("a/a/a/x", "a/a/x", "a/a/y"):
+        (local / "of").write_text(key)
+        cli.ok("object", "cp", "of", f"/other/{key}")
+    failed = cli("object", verb, "-r", "/other/a/a/", "/other/a/")
+    assert failed.code == 10
+    assert "its target, a/a/x, is below the source prefix" in failed.errors
+    assert "/other/a/a/a/x" in failed.errors
+    left = ["a/a/a/x"] if verb == "mv" else ["a/a/a/x", "a/a/x", "a/a/y"]
+    assert keys(cli, "/other") == [*left, "a/x", "a/y"]
+    for key, origin in (("a/a/a/x", "a/a/a/x"), ("a/x", "a/a/x"), ("a/y", "a/a/y")):
+        assert cli.ok("cat", f"/other/{key}").out == origin
+    cli.ok("object", verb, "-r", "/other/a/", "/b/elsewhere/")
+
+
 def test_two_directories_without_names_do_not_replace_each_others_files(
     cli: Cli, filled: list[str], local: Path
 ) -> None:

@@ -105,8 +105,9 @@ async def within(
     clients: Clients, origin: ObjectPlace, place: ObjectPlace, options: CopyOptions
 ) -> AsyncIterator[ObjectCopy]:
     """Copies of an object, or of all below a prefix, in its volume. A single object has the last
-    part of its key below a place that ends with a `/` or is a bucket. Raises CrossVolumeError,
-    RenameIntoSelfError."""
+    part of its key below a place that ends with a `/` or is a bucket. An object whose target is
+    below the prefix fails: it would replace another source, or be listed once more. Raises
+    CrossVolumeError, RenameIntoSelfError."""
     store = await origin.store(clients)
     if await clients.of(place.address) is not await clients.of(origin.address):
         raise CrossVolumeError(
@@ -124,7 +125,15 @@ async def within(
     start = origin.key.rfind("/") + 1 if is_into else len(origin.key)
 
     def one(each: ObjectInfo) -> ObjectCopy:
-        target = place.key + each.key[start:]
+        target, source = place.key + each.key[start:], f"/{each.bucket}/{each.key}"
+        is_source = place.bucket == origin.bucket and target.startswith(origin.key)
+        if options.recursive and is_source:
+            error = RenameIntoSelfError(
+                f"its target, {target}, is below the source prefix, and may be another source: use "
+                "a prefix elsewhere",
+                path=source,
+            )
+            return ObjectCopy(source, partial(_fail, error))
         run = partial(
             change,
             each.bucket,
@@ -133,7 +142,7 @@ async def within(
             overwrite=options.overwrite,
             target_bucket=place.bucket,
         )
-        return ObjectCopy(f"/{each.bucket}/{each.key}", run)
+        return ObjectCopy(source, run)
 
     if not options.recursive:
         yield one(await store.info(origin.bucket, origin.key))

@@ -783,9 +783,51 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a copied table that uses the original's location",
         "volumes/volume.py",
-        "            await require_claim(place, record, table_identity(config, config.data))",
+        "            await _require_mark(place, config.data, record, config)",
         "            pass",
         "tests/test_ownership.py::test_a_copied_table_cannot_use_the_location",
+    ),
+    Defect(
+        "the directory of a disk that is not mounted is an empty location",
+        "volumes/volume.py",
+        "(is_elsewhere and bool(record.scope))",
+        "False",
+        "tests/test_ownership.py::test_an_unmounted_disk",
+    ),
+    Defect(
+        "a new volume gets the id of an empty embedded one",
+        "volumes/claims.py",
+        "    return is_embedded and _same_table(found.table, table)",
+        "    return _same_table(found.table, table)",
+        "tests/test_ownership.py::test_a_new_volume_is_refused_in_the_directory_of_an_empty_one",
+    ),
+    Defect(
+        "files of other programs in .tmp are those of dead writers",
+        "backends/local/durable_files.py",
+        "if _UNPUBLISHED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):",
+        "if entry.name != _LOCK:",
+        "tests/backends/test_local.py::test_what_others_have_in_a_directory_of_that_name_stays",
+    ),
+    Defect(
+        "DynamoDB: the next table of the name is dropped",
+        "backends/dynamodb/dynamodb_items.py",
+        "if table is None or self._is_another(table):",
+        "if table is None:",
+        "tests/backends/test_dynamodb_table.py::test_the_next_table_of_the_name_is_not_dropped",
+    ),
+    Defect(
+        "uploads: an abort deletes the data of a file, in a table from a backup",
+        "files/multipart.py",
+        "    if upload is None or await _was_published(volume, upload):",
+        "    if upload is None:",
+        f"{MULTIPART}::test_an_upload_in_a_table_from_before_its_completion",
+    ),
+    Defect(
+        "synchronization: links to the directory of a volume are not resolved",
+        "trees/volume_tree.py",
+        'TreePlace("", os.path.realpath(each))',
+        'TreePlace("", each)',
+        f"{SYNC}::test_a_directory_that_holds_the_volume_is_no_target",
     ),
     Defect(
         "a location with another volume's objects that is taken",
@@ -3586,8 +3628,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tiers: a volume is opened without the mark of its hot location",
         "volumes/volume.py",
-        "    if await read_claim(hot) is None:",
-        "    if hot is None:",
+        "return text == record.hot or (",
+        "return (",
         f"{TIERED_VOLUMES}::test_a_volume_whose_hot_location_is_not_there_is_not_opened",
     ),
     Defect(
