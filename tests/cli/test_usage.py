@@ -263,6 +263,13 @@ def test_a_number_that_is_none_is_a_mistake_of_the_user(
     assert "internal error" not in done.errors
 
 
+@pytest.mark.parametrize("command", ["gc --grace", "oplog compact --grace", "fsck --grace"])
+def test_a_grace_period_is_a_duration(cli: Cli, volume: str, command: str) -> None:
+    for text in ("0", "1.5", "90s", "15m", "36h", "7d", "1w"):
+        cli.ok(*command.split(), text)
+    assert "3600, 90s, 15m" in cli.fails(2, *command.split(), "1 day").errors
+
+
 def shared_options() -> dict[str, str]:
     """The options that every command has, with a value that can be meant."""
     from s3k_async.settings import OPTIONS
