@@ -243,6 +243,26 @@ def test_the_documentation_has_every_command_and_flag() -> None:
                 )
 
 
+def test_the_documentation_says_what_json_every_command_writes() -> None:
+    import click
+
+    from s3k_async.cli.application import s3k
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
+    rows = text.partition("\n| commands | JSON |\n")[2].partition("\n\n")[0]
+    documented = {f"{each} " for each in re.findall(r"`([^`]+)`", rows)}
+    for path in every_command():
+        command: click.Command | None = s3k
+        for name in path:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), name)
+        # Those of Spark are described with its jobs; a script of completion is no result.
+        if path[0] not in ("spark", "completion") and not isinstance(command, click.Group):
+            assert any(each.startswith(f"{' '.join(path)} ") for each in documented), path
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
 @pytest.mark.parametrize(
     "command",
