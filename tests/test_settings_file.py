@@ -12,7 +12,7 @@ import pytest
 
 from s3k_async.config import DynamoTable, S3Bucket
 from s3k_async.errors import ConfigError
-from s3k_async.settings import read_config, resolve, save_volume
+from s3k_async.settings import local_service, local_table, read_config, resolve, save_volume
 
 
 @pytest.fixture
@@ -185,6 +185,18 @@ def test_a_link_to_the_file_stays_a_link(file: Path, tmp_path: Path) -> None:
     save_volume("a", OPTIONS, str(link))
     assert link.is_symlink()
     assert read_config(str(file)).volumes == {"a": OPTIONS}
+
+
+def test_buckets_and_tables_of_no_volume_are_reached_as_the_default_volume(file: Path) -> None:
+    lab = "[volumes.lab]\nregion = 'r-1'\ntable_endpoint = 'http://t:1'\ndata_endpoint = 'http://d:1'\n"
+    write(file, f"default_volume = 's3k://lab'\n\n{lab}\n[volumes.other]\nregion = 'r-2'\n")
+    service = local_service(config=file)
+    assert (service.endpoint, service.region) == ("http://d:1", "r-1")
+    table = local_table("meta", config=file)
+    assert isinstance(table, DynamoTable)
+    assert (table.aws.endpoint, table.aws.region) == ("http://t:1", "r-1")
+    assert local_service("s3k://other", config=file).region == "r-2"
+    assert local_service(config=file, region="r-3").region == "r-3"
 
 
 def test_a_name_or_an_option_that_is_none_is_refused(file: Path) -> None:

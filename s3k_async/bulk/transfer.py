@@ -16,11 +16,13 @@ from s3k_async._native import normalize
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.file_writes import LARGE, NewFile, write_files
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
     ClosedClientError,
     CredentialsError,
     NoSpaceError,
+    OverlapError,
     PathExistsError,
     PathNotFoundError,
     ReadOnlyVolumeError,
@@ -59,6 +61,9 @@ ProgressCallback = Callable[[Progress], object]
 
 class TransferClient(Protocol):
     """The verbs of a client that transfers use."""
+
+    @property
+    def config(self) -> VolumeConfig: ...
 
     async def write(self, path: str, data: Buffer, *, overwrite: bool = True) -> object: ...
 
@@ -165,12 +170,16 @@ async def upload(
 
     Symbolic links to files are followed; links to directories and special files are listed as
     failures. `skip`: called with each local file whose target exists already, unless `overwrite`,
-    instead of failing. Raises PathNotFoundError (no such local file); for a single file the errors
-    of the write; and errors that affect every file (HOPELESS).
+    instead of failing. Raises PathNotFoundError (no such local file); OverlapError (the local
+    path is in the directory of the volume, or contains it); for a single file the errors of the
+    write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
     if not await in_thread(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
+    home = client.config.table.home
+    if home is not None:
+        await in_thread(_need_outside, root, home)
     if not await in_thread(os.path.isdir, root):
         transfer = TransferTally("put", 1, progress)
         try:
@@ -180,6 +189,11 @@ async def upload(
                 raise
             skip(root)
         return transfer.tally.result()
+    if home is not None and await in_thread(_is_inside, home, root):
+        raise OverlapError(
+            f"the volume in {home} would be copied into itself: upload the directories beside it",
+            path=root,
+        )
     survey = await in_thread(local_tree.survey, root)
     transfer = TransferTally("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
@@ -222,10 +236,15 @@ async def download(
     A local file appears complete and verified, or not at all; a link to a file is kept, and the
     file is replaced. Raises UnsupportedError (the local path is a device, a pipe or a socket),
     PathNotFoundError, PathExistsError (the local file exists, and not `overwrite`),
-    IsDirectoryError, NotDirectoryError (a local file or directory is at the path),
-    CorruptDataError, and errors that affect every file (HOPELESS).
+    IsDirectoryError, NotDirectoryError (a local file or directory is at the path), OverlapError (it
+    is in the directory of the volume), CorruptDataError, and errors that affect every file
+    (HOPELESS).
     """
     local = os.fspath(target)
+    home = client.config.table.home
+    if home is not None:
+        await in_thread(_need_outside, local, home)
+        home = home if await in_thread(_is_inside, home, local) else None
     status = await client.stat(source)
     if not status.is_dir:
         transfer = TransferTally("get", 1, progress)
@@ -240,6 +259,8 @@ async def download(
     async def get(found: FileStatus) -> None:
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
         place = os.path.join(local, *relative.strip("/").split("/"))
+        if home is not None:  # below the local directory
+            await in_thread(_need_outside, place, home)
         if found.is_dir:
             await in_thread(local_tree.make_directory, place)
             transfer.tally.directories += 1
@@ -251,6 +272,21 @@ async def download(
     below = client.list(status.path, recursive=True)
     await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
     return transfer.tally.result()
+
+
+def _is_inside(place: str, directory: str) -> bool:
+    """Whether a local path is a directory, or below it, symbolic links resolved."""
+    root = os.path.realpath(directory)
+    return os.path.commonpath([root, os.path.realpath(place)]) == root
+
+
+def _need_outside(place: str, home: str) -> None:
+    """Raise OverlapError for a local path in the directory of the volume."""
+    if _is_inside(place, home):
+        raise OverlapError(
+            f"the local path is in the directory of the volume, {home}: choose another one",
+            path=place,
+        )
 
 
 def _depth(path: str) -> int:

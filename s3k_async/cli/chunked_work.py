@@ -76,7 +76,7 @@ class ChunkResult:
             self.invocation.say(
                 f"{what} {', '.join(counts)}{self.target and f' in {self.target}'}"
                 f"{undo.text(listed=True)}",
-                target=self.target,
+                target=[self.target] if self.target else [],
                 files=self.files,
                 directories=self.directories,
                 bytes=self.bytes,

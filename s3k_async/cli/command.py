@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.types import StringParamType
 
+from s3k_async._core.duration_syntax import seconds_of
+from s3k_async.cli.durations import duration_text
 from s3k_async.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = [
     "Amount",
     "CommandGroup",
     "PlainCommand",
+    "Seconds",
     "Size",
     "VolumeCommand",
     "capacity_options",
@@ -52,6 +55,27 @@ class Amount(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number in the allowed range.", param, ctx)
         return number
+
+
+class Seconds(Amount):
+    """A duration, as a number of seconds or with a unit: `90`, `1.5`, `36h`, `7d`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number of seconds. Raises BadParameter."""
+        if not isinstance(value, str):
+            return super().convert(value, param, ctx)
+        seconds = seconds_of(value)
+        if seconds is not None:
+            return float(seconds)
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a duration: 3600, 90s, 15m, 2h, 3d or 1w", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
@@ -313,9 +337,14 @@ async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]
 
 
 def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--grace SECONDS`: newer objects are skipped; `what` is the verb for the help."""
+    """`--grace DURATION`: newer objects are skipped; `what` is the verb for the help."""
     return click.option(
-        "--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what
+        "--grace",
+        type=Seconds(),
+        default=default,
+        show_default=duration_text(int(default)),
+        metavar="DURATION",
+        help=what,
     )
 
 

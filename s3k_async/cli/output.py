@@ -16,6 +16,7 @@ from s3k_async.model import FileStatus
 __all__ = [
     "Output",
     "attribute_fields",
+    "attribute_texts",
     "human_size",
     "one_line",
     "plural",
@@ -140,6 +141,17 @@ def attribute_fields(attributes: Attributes) -> dict[str, Any]:
     time of their last change is not among them."""
     document: dict[str, Any] = json.loads(replace(attributes, changed_ms=None).to_json() or "{}")
     return {"attributes": document} if document else {}
+
+
+def attribute_texts(attributes: Attributes) -> Iterator[tuple[str, str]]:
+    """The names and values of attributes as text, without those that were never set; one for each
+    value of user metadata, `metadata` and `NAME=VALUE`."""
+    for name, value in attribute_fields(attributes).get("attributes", {}).items():
+        if name == "metadata":
+            for key, data in sorted(attributes.metadata.items()):
+                yield name, f"{key}={data.decode(errors='backslashreplace')}"
+        else:
+            yield name, f"{value:04o}" if name == "mode" else str(value).lower()
 
 
 def human_size(size: int) -> str:

@@ -13,6 +13,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     S3kError,
+    UnreachableError,
     VolumeExistsError,
     VolumeNotFoundError,
 )
@@ -22,6 +23,7 @@ __all__ = ["remedy_for"]
 
 _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("cat", IsDirectoryError): "s3k ls lists a directory, s3k get -r copies one",
+    ("compact", IsDirectoryError): "-r compacts the files below it",
     ("cp", IsDirectoryError): "-r copies it and everything below it",
     ("head", IsDirectoryError): "s3k ls lists a directory",
     ("init", VolumeExistsError): "--exist-ok accepts one with the same settings",
@@ -40,6 +42,14 @@ _BY_MESSAGE: Final[Mapping[tuple[str | None, str], str]] = {
     ("sync", "the target has a file at the path"): "--delete removes it",
 }
 """Before `_BY_COMMAND`."""
+_BY_BEGINNING: Final[Mapping[str, str]] = {
+    "no usable credentials (NoCredentialsError)": "set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or a profile (--profile); s3k doctor VOLUME shows what is missing",
+    "the AWS settings cannot be used (NoRegionError)": "--region or AWS_REGION sets it",
+    "this is no physical key of a volume": "give it as s3k stat shows it, or a URI with its scheme",
+}
+"""By the beginning of the message, for every command."""
+_AWS_HOST: Final = re.compile(r"no connection to [^ ]*\.amazonaws\.com\b")
 _EXPANDING: Final = frozenset(
     (
         "append",
@@ -88,6 +98,11 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         return remedy
     if isinstance(error, S3kError) and (command, error.message) in _BY_MESSAGE:
         return _BY_MESSAGE[command, error.message]
+    if isinstance(error, UnreachableError) and _AWS_HOST.match(error.message):
+        return "--endpoint is for a service other than AWS"
+    for beginning, remedy in _BY_BEGINNING.items():
+        if isinstance(error, S3kError) and error.message.startswith(beginning):
+            return remedy
     if isinstance(error, PathNotFoundError) and error.message == "no such directory in the trash":
         return "s3k trash ls lists the directories in it"
     for (name, kind), remedy in _BY_COMMAND.items():

@@ -146,18 +146,23 @@ def finish(
     targets: Sequence[str],
     *,
     to: str,
+    sources: Sequence[str] | None = None,
     undo: TrashNotice | None = None,
     skipped: int | None = None,
 ) -> None:
-    """Print the summary, with the places after `to` (or `from`), how to undo it, and the number of
-    `skipped` files; raise FailedOperandsError for failures."""
+    """Print the summary, with the places after `to` (or `from`), the `sources` of local ones, in
+    their order, how to undo it, and the number of `skipped` files; raise FailedOperandsError for
+    failures."""
     undo = undo or TrashNotice()
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
         counts.insert(1, plural(result.directories, "directory"))
     if undo.places and not result.files:
         counts = counts[1:2]  # the files below a directory in the trash are not counted
-    places = list(dict.fromkeys(targets))
+    named = targets
+    if sources is not None:
+        named = [f"{each}, from {source}" for each, source in zip(targets, sources, strict=True)]
+    places = list(dict.fromkeys(named))
     more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     changed = bool(result.files or result.directories)
     left = f"; {plural(skipped, 'existing file')} skipped" if skipped else ""
@@ -166,6 +171,7 @@ def finish(
             f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}"
             f"{undo.text()}{left}",
             target=list(targets),
+            **({} if sources is None else {"source": list(sources)}),
             files=result.files,
             directories=result.directories,
             bytes=result.bytes,

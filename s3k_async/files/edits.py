@@ -14,7 +14,7 @@ it joins neighbours until half of them are left, those with the fewest bytes fir
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
@@ -258,8 +258,9 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
     """Append files to another one and remove them, in one transaction. Their objects are copied,
     in the service where it can: each physical object belongs to one file. The result counts the
     files that were appended."""
-    if len({path, *sources}) <= len(sources):
-        raise InvalidArgumentError("a file is named twice", path=path)
+    named = Counter((path, *sources))
+    if named.total() > len(named):
+        raise InvalidArgumentError("a file is named twice", path=named.most_common(1)[0][0])
     need_extents(volume, path)
     race = ConflictBackoff(volume.store)
     while True:

@@ -170,7 +170,7 @@ def local_tuning(
 ) -> Tuning:
     """The settings of clients in this machine's environment, configuration file and `options`,
     without opening a volume, nor needing its locations. `volume`: for one with a section in the
-    file, by its address. Raises ConfigError."""
+    file, by its address; else for `default_volume` of the file. Raises ConfigError."""
     return _tuning(_local_values(volume, config, options))
 
 
@@ -215,12 +215,14 @@ def _local_values(
 ) -> Values:
     path = os.path.abspath(os.path.expanduser(config)) if config else config_path(os.environ)
     file = read_config(path, required=bool(config or os.environ.get("S3K_CONFIG")))
+    address = None
+    if volume is not None:
+        address = parse_volume(volume)
+    elif file.default_volume is not None:
+        address = parse_volume(file.default_volume, os.path.dirname(file.path))
     layers = [
         _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
-        _Layer(
-            f"{file.path}, [volumes]",
-            _section(None if volume is None else parse_volume(volume), file),
-        ),
+        _Layer(f"{file.path}, [volumes]", _section(address, file)),
         _Layer("the environment", _environment(os.environ)),
         _Layer("the address", {}),
         _Layer("the options", _keywords(options)),

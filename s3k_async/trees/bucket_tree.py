@@ -74,6 +74,7 @@ class BucketTree:
 
     lists_directories = False
     is_local = False
+    has_contents = True
 
     def __init__(self, blobs: BlobStore, prefix: str = "", *, tuning: Tuning | None = None) -> None:
         self.blobs = blobs

@@ -45,6 +45,7 @@ class DirectoryTree:
 
     lists_directories = True
     is_local = True
+    has_contents = True
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.expanduser(os.fspath(root))
@@ -68,13 +69,18 @@ class DirectoryTree:
 
     async def exists(self) -> bool:
         """Whether the directory exists."""
-        if await in_thread(os.path.isdir, self.root):
-            return True
-        if await in_thread(os.path.lexists, self.root):
-            raise NotDirectoryError(
-                "a tree is a directory; s3k put copies single files", path=self.label
-            )
-        return False
+        return await in_thread(self._exists)
+
+    def _exists(self) -> bool:
+        root = place = os.path.abspath(self.root)
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if os.path.isdir(place):
+            return place == root
+        reason = "a tree is a directory; s3k put copies single files"
+        raise NotDirectoryError(
+            reason if place == root else f"the path leads through a file, {place}", path=self.label
+        )
 
     async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the directory."""

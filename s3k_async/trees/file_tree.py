@@ -79,6 +79,8 @@ class FileTree(Protocol):
     """Whether a listing has directories of its own; otherwise those above files."""
     is_local: bool
     """Whether reading a file costs no requests."""
+    has_contents: bool
+    """Whether files can be read."""
 
     @property
     def label(self) -> str:
@@ -92,7 +94,8 @@ class FileTree(Protocol):
         """The name of an entry in messages."""
 
     async def exists(self) -> bool:
-        """Whether the root exists. Raises NotDirectoryError if it is a file."""
+        """Whether the root exists. Raises NotDirectoryError if it is a file, or would be below
+        one."""
 
     def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the root, in ascending `order`, with bounded memory. Raises

@@ -44,6 +44,7 @@ class ListingTree:
 
     lists_directories = True
     is_local = False
+    has_contents = False
 
     def __init__(self, file: str | os.PathLike[str], root: str = "/") -> None:
         self.file = os.fspath(file)

@@ -90,11 +90,19 @@ async def synchronize(
     A copy has the modification time of its source. Each file is copied by itself; failures are in
     the result. The same call continues an interrupted one. Raises PathNotFoundError (no source),
     NotDirectoryError (one of the roots is a file), OverlapError, UnsupportedError (a target that
-    cannot be changed), InvalidArgumentError (`delete`, and no file in the source), and errors that
-    affect every file (`bulk.transfer.HOPELESS`).
+    cannot be changed, a source without contents), InvalidArgumentError (`delete`, and no file in
+    the source), and errors that affect every file (`bulk.transfer.HOPELESS`).
     """
     if not isinstance(target, TreeTarget):
-        raise UnsupportedError("this kind of tree cannot be changed", path=target.label)
+        raise UnsupportedError(
+            "this kind of tree cannot be changed; the target is a directory of a volume, or a "
+            "local one",
+            path=target.label,
+        )
+    if not source.has_contents:
+        raise UnsupportedError(
+            "a listing has no contents to copy: give the tree itself", path=source.label
+        )
     require_apart(source, target)
     if not await source.exists():
         raise PathNotFoundError("no such directory", path=source.label)

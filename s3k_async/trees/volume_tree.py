@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from s3k_async._core.active_calls import call
 from s3k_async._core.object_version import digest_in
@@ -39,6 +40,7 @@ class VolumeTree:
 
     lists_directories = True
     is_local = False
+    has_contents = True
 
     def __init__(self, client: S3kClient, path: Path = "/") -> None:
         self.client = client
@@ -70,16 +72,21 @@ class VolumeTree:
         return normalize(f"{self.root}/{path}")
 
     async def exists(self) -> bool:
-        """Whether the directory exists."""
-        try:
-            status = await self.client.stat(self.root)
-        except PathNotFoundError:
-            return False
-        if not status.is_dir:
+        """Whether the directory exists. A missing one costs a request for each directory above."""
+        root = PurePosixPath(self.root)
+        for place in (root, *root.parents):
+            try:
+                status = await self.client.stat(str(place))
+            except PathNotFoundError:
+                continue
+            if status.is_dir:
+                return place == root
+            reason = "a tree is a directory; s3k cp and s3k get copy single files"
             raise NotDirectoryError(
-                "a tree is a directory; s3k cp and s3k get copy single files", path=self.label
+                reason if place == root else f"the path leads through a file, {place}",
+                path=self.label,
             )
-        return True
+        return False
 
     async def entries(self, skipped: Skipped) -> AsyncGenerator[TreeEntry, None]:
         """Everything below the directory, as a sorted listing shows it. The content of a directory

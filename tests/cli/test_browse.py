@@ -170,6 +170,30 @@ def test_stat_tells_about_each(cli: Cli, small_tree: Tree) -> None:
     assert "checksum: xxh128:" in done.out
 
 
+def test_stat_shows_attributes_as_attr_does(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("attr", "/top.txt", "--mode", "640", "--set", "k=v", "--read-only")
+    lines = [line.strip() for line in cli.ok("stat", "/top.txt").lines]
+    assert {"mode: 0640", "metadata: k=v", "read_only: true"} <= set(lines)
+    assert not any(line.startswith("attributes") for line in lines)
+
+
+def test_results_of_several_volumes_name_them(
+    cli: Cli, volume: str, other_volume: str, small_tree: Tree
+) -> None:
+    cli.ok("mkdir", f"{other_volume}/a")
+    assert [line.split()[-1] for line in cli.ok("du", "/a/b", f"{other_volume}/").lines] == [
+        f"{volume}/a/b",
+        f"{other_volume}/a",
+        f"{other_volume}/",
+    ]
+    shown = cli.ok("stat", "/a", f"{other_volume}/a").out
+    assert f"path: {volume}/a\n" in shown
+    assert f"path: {other_volume}/a\n" in shown
+    documents = cli.ok("du", "-s", "/a/b", f"{other_volume}/a", "--json").json_lines()
+    assert [each["path"] for each in documents] == ["/a/b", "/a"]
+    assert cli("du", "-s", "s3k://", "/a").lines == cli.ok("du", "-s", "/a").lines
+
+
 def test_stat_json(cli: Cli, small_tree: Tree) -> None:
     file, directory = cli.ok("stat", "--json", "/top.txt", "/a").json_lines()
     assert file.keys() == FIELDS

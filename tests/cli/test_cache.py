@@ -78,6 +78,9 @@ def test_the_section_of_a_volume_names_its_cache(cli: Cli, tmp_path: Path) -> No
     config.write_text(f"[volumes.lab]\ntable = 't'\ncache = '{tmp_path}/lab'\ncache_size = '1GB'\n")
     found = cli.ok("--json", "--config", str(config), "--volume", "s3k://lab", "cache", "info")
     assert (found.json()["directory"], found.json()["size"]) == (f"{tmp_path}/lab", 10**9)
+    config.write_text(f"default_volume = 's3k://lab'\n\n{config.read_text()}")
+    found = cli.ok("--json", "--config", str(config), "cache", "info")
+    assert (found.json()["directory"], found.json()["size"]) == (f"{tmp_path}/lab", 10**9)
 
 
 def test_mistakes_of_the_user(cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

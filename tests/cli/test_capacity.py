@@ -27,6 +27,9 @@ def test_a_volume_gets_a_table_with_options_and_another_capacity(cli: Cli) -> No
     assert cli.ok("set-capacity", place, *units).out == (
         f"{name}: 5 read units, 6 write units (unchanged)\n"
     )
+    table = cli.ok("info", place, "--json", "--expect", "table.read_units=5").json()["table"]
+    assert (table["read_units"], table["write_units"]) == (5, 6)
+    assert "table capacity: provisioned, 5 read and 6 write units\n" in cli.ok("info", place).out
     assert cli.ok("set-capacity", place, "--on-demand", "--json").json() == {
         "table": name,
         "read_units": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -251,6 +252,18 @@ def test_get_to_standard_output(cli: Cli, small_tree: Tree) -> None:
     assert cli.ok("get", "/top.txt", "-").output == b"top"
     cli.fails(2, "get", "/top.txt", "/a/one.txt", "-")
     cli.fails(2, "get", "-r", "/a", "-")
+
+
+def test_get_names_local_paths_and_their_sources(
+    cli: Cli, volume: str, small_tree: dict[str, bytes]
+) -> None:
+    here = os.getcwd()
+    done = cli.ok("get", "-r", "--json", "/a/b", "/top.txt", "./into").json()
+    assert done["target"] == [f"{here}/into/b", f"{here}/into/top.txt"]
+    assert done["source"] == [f"{volume}/a/b", f"{volume}/top.txt"]
+    assert all(map(os.path.exists, done["target"]))
+    partial = json.loads(cli("get", "--json", "/none", "/top.txt", "in").output)
+    assert (partial["target"], partial["source"]) == ([f"{here}/in/top.txt"], [f"{volume}/top.txt"])
 
 
 def test_get_no_overwrite(cli: Cli, small_tree: Tree) -> None:

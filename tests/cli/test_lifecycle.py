@@ -263,6 +263,15 @@ def test_volumes_that_share_a_table(cli: Cli, places: list[str], tmp_path: Path)
     assert "s3k volumes" in refused.errors
     cli.fails(11, "init", "s3k://other", *places, "--table-prefix", "a/b")
     cli.fails(3, "volumes", f"{table}-missing")
+    assert cli.ok("volumes", "s3k://logs").lines == lines
+
+
+def test_volumes_of_the_table_of_a_directory(cli: Cli) -> None:
+    cli.ok("init", "./vol")
+    (line,) = cli.ok("volumes", "./vol").lines
+    assert line.split()[:3] == ["-", "ready", "tree"]
+    assert cli.ok("volumes", "sqlite:vol/metadata.sqlite").lines == [line]
+    assert "names no DynamoDB table" in cli.fails(11, "volumes", "./none").errors
 
 
 def test_destroying_one_of_them(

@@ -55,7 +55,7 @@ def test_pairs_from_standard_input(cli: Cli, volume: str, small_tree: Tree) -> N
     pairs = b'["/a", "/moved"]\n{"source": "/top.txt", "target": "/empty/top"}\n'
     done = cli.ok("mv", "--pairs", "-", "--json", stdin=pairs)
     assert done.json() == {
-        "target": f"{volume}/",
+        "target": [f"{volume}/"],
         "files": 4,
         "directories": 2,
         "bytes": 2013,
@@ -79,7 +79,7 @@ def test_many_pairs_in_chunks(cli: Cli, volume: str, many: int, small_chunks: No
     pairs = "".join(f"/in/{number:04}\t/out/{number:05}\n" for number in range(many))
     done = cli.ok("mv", "--pairs", "-", "--json", stdin=pairs.encode())
     assert done.json() == {
-        "target": f"{volume}/",
+        "target": [f"{volume}/"],
         "files": many,
         "directories": 0,
         "bytes": 229,
@@ -112,7 +112,7 @@ def test_pairs_that_fail_do_not_stop_others(cli: Cli, volume: str, small_tree: T
     failure, summary = done.json_lines()
     assert (done.code, failure["path"], failure["code"]) == (10, "/gone", "not_found")
     assert summary == {
-        "target": f"{volume}/",
+        "target": [f"{volume}/"],
         "files": 1,
         "directories": 0,
         "bytes": 3,

@@ -300,6 +300,18 @@ def test_what_is_not_copied_is_kept(cli: Cli, filled: list[str], local: Path) ->
     assert "another source was copied to to/b.txt" in failed.errors
 
 
+def test_a_volume_is_not_moved_into_itself(cli: Cli, local: Path) -> None:
+    cli.ok("init", "./tree/vol")
+    cli.ok("object", "mb", "./tree/vol:/b")
+    cli.ok("put", "-", "./tree/vol:/b/kept", stdin=b"kept")
+    done = cli("object", "mv", "-r", "tree", "./tree/vol:/b/")
+    assert done.code == 10
+    assert "in the directory of the volume" in done.errors
+    assert not (local / "tree" / "a.csv").exists()
+    assert cli.ok("cat", "./tree/vol:/b/kept").out == "kept"
+    assert cli.ok("fsck", "./tree/vol").out.startswith("clean")
+
+
 def test_what_may_hide_selected_files_is_a_failure(
     cli: Cli, filled: list[str], local: Path
 ) -> None:

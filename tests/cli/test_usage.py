@@ -243,6 +243,26 @@ def test_the_documentation_has_every_command_and_flag() -> None:
                 )
 
 
+def test_the_documentation_says_what_json_every_command_writes() -> None:
+    import click
+
+    from s3k_async.cli.application import s3k
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
+    rows = text.partition("\n| commands | JSON |\n")[2].partition("\n\n")[0]
+    documented = {f"{each} " for each in re.findall(r"`([^`]+)`", rows)}
+    for path in every_command():
+        command: click.Command | None = s3k
+        for name in path:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), name)
+        # Those of Spark are described with its jobs; a script of completion is no result.
+        if path[0] not in ("spark", "completion") and not isinstance(command, click.Group):
+            assert any(each.startswith(f"{' '.join(path)} ") for each in documented), path
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
 @pytest.mark.parametrize(
     "command",
@@ -261,6 +281,13 @@ def test_a_number_that_is_none_is_a_mistake_of_the_user(
 ) -> None:
     done = cli.fails(2, *command.split(), number)
     assert "internal error" not in done.errors
+
+
+@pytest.mark.parametrize("command", ["gc --grace", "oplog compact --grace", "fsck --grace"])
+def test_a_grace_period_is_a_duration(cli: Cli, volume: str, command: str) -> None:
+    for text in ("0", "1.5", "90s", "15m", "36h", "7d", "1w"):
+        cli.ok(*command.split(), text)
+    assert "3600, 90s, 15m" in cli.fails(2, *command.split(), "1 day").errors
 
 
 def shared_options() -> dict[str, str]:

@@ -169,6 +169,9 @@ async def test_no_source_is_lost_or_used_twice(fs: S3kClient) -> None:
     ):
         with pytest.raises(error):
             await fs.concat("/f", sources)
+    with pytest.raises(InvalidArgumentError) as twice:
+        await fs.concat("/f", ["/g", "/g"])
+    assert twice.value.path == "/g"
     with pytest.raises(PathNotFoundError):
         await fs.concat("/missing", ["/g"])
     assert await contents(fs) == kept

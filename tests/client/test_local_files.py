@@ -14,12 +14,14 @@ from s3k_async import S3kSyncClient
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     CrossVolumeError,
+    OverlapError,
     PartialFailureError,
     PathExistsError,
     PathNotFoundError,
     UnsupportedError,
 )
 from s3k_async.model import Progress
+from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 
@@ -107,6 +109,37 @@ async def test_what_is_not_there(fs: S3kClient, tmp_path: Path) -> None:
     with pytest.raises(CrossVolumeError):
         await fs.upload(__file__, "s3k://another/f")
     assert not (tmp_path / "f").exists()
+
+
+async def test_a_volume_is_not_copied_into_itself(local: Path, tmp_path: Path) -> None:
+    """Neither is its directory uploaded, nor written to by a download, also by symbolic links."""
+    home = tmp_path / "work" / "vol"
+    config = resolve(str(home))
+    await init_volume(config)
+    (tmp_path / "link").symlink_to(tmp_path / "work")
+    (tmp_path / "work" / "mine").write_bytes(b"mine")
+    before = (home / "metadata.sqlite").read_bytes()
+    async with S3kClient(config=config) as fs:
+        database = home / "metadata.sqlite"
+        for place in (home.parent, home, home / "data", tmp_path / "link", database):
+            with pytest.raises(OverlapError):
+                await fs.upload(place, "/in")
+        assert not await fs.exists("/in")
+        await fs.write("/d/vol/metadata.sqlite", b"not this")
+        await fs.write("/d/beside", b"beside")
+        for place in (home.parent, tmp_path / "link"):
+            with pytest.raises(PartialFailureError) as failed:
+                await fs.download("/d", place)
+            assert {path: type(error) for path, error in failed.value.failures} == {
+                "/d/vol": OverlapError,
+                "/d/vol/metadata.sqlite": OverlapError,
+            }
+        for place in (home, home / "metadata.sqlite", home / "new"):
+            with pytest.raises(OverlapError):
+                await fs.download("/d/beside", place)
+        assert (home.parent / "beside").read_bytes() == b"beside"
+        assert (await fs.upload(local, "/in")).files == len(FILES)
+    assert (home / "metadata.sqlite").read_bytes()[:16] == before[:16]
 
 
 def test_the_blocking_client(local: Path, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class SyntheticTree:
     removed: int = 0
     lists_directories: bool = True
     is_local: bool = False
+    has_contents: bool = True
 
     @property
     def places(self) -> Sequence[TreePlace]:

@@ -439,6 +439,26 @@ async def test_a_target_that_cannot_be_changed(grove: Grove, tmp_path: Path) -> 
             await synchronize(*trees)
 
 
+async def test_a_source_without_contents_is_refused(grove: Grove, tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl").write_text('{"path": "/a", "type": "file", "size": 1}\n')
+    right = await grove.tree("directory", {})
+    for options in (SyncOptions(), SyncOptions(dry_run=True)):
+        with pytest.raises(UnsupportedError, match="no contents"):
+            await synchronize(ListingTree(tmp_path / "l.jsonl"), right, options)
+
+
+@pytest.mark.parametrize("target", ["volume", "volume of layout tree", "directory"])
+async def test_a_target_below_a_file_fails_in_a_dry_run_too(grove: Grove, target: str) -> None:
+    left, right = await grove.tree("directory", FILES), await grove.tree(target, {"file": b"1"})
+    below: FileTree = DirectoryTree(right.full_name("file/in/it"))
+    if isinstance(right, VolumeTree):
+        below = VolumeTree(right.client, f"{right.root}/file/in/it")
+    for options in (SyncOptions(), SyncOptions(dry_run=True)):
+        with pytest.raises(NotDirectoryError):
+            await synchronize(left, below, options)
+    assert await content(right) == {"file": b"1"}
+
+
 async def test_nothing_leaves_a_local_target(grove: Grove, tmp_path: Path) -> None:
     """Neither copies nor deletions follow links to directories; of a link to a file, the link is
     deleted."""

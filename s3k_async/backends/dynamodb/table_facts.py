@@ -39,14 +39,19 @@ class DynamoInspection(ServiceContact):
         with map_exceptions(self._name):
             table: Any = (await client.describe_table(TableName=self._name))["Table"]
             replicas = (str(each.get("RegionName", "")) for each in table.get("Replicas", ()))
+            read_units, write_units = _units(table)
             return TableDescription(
                 status=table["TableStatus"],
-                capacity=_capacity(table),
+                capacity="on demand"
+                if read_units is None
+                else f"provisioned, {read_units} read and {write_units} write units",
                 encryption=_encryption(table.get("SSEDescription") or {}),
                 items=int(table.get("ItemCount", 0)),
                 bytes=int(table.get("TableSizeBytes", 0)),
                 is_protected=bool(table.get("DeletionProtectionEnabled")),
                 replicas=tuple(sorted(replicas)),
+                read_units=read_units,
+                write_units=write_units,
             )
 
     async def expiry(self) -> str:
@@ -68,14 +73,12 @@ class DynamoInspection(ServiceContact):
             return bool(points.get("PointInTimeRecoveryStatus") == "ENABLED")
 
 
-def _capacity(table: Any) -> str:
+def _units(table: Any) -> tuple[int | None, int | None]:
+    """The provisioned read and write units; None on demand."""
     if table.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST":
-        return "on demand"
+        return None, None
     units = table.get("ProvisionedThroughput", {})
-    return (
-        f"provisioned, {units.get('ReadCapacityUnits', 0)} read and "
-        f"{units.get('WriteCapacityUnits', 0)} write units"
-    )
+    return int(units.get("ReadCapacityUnits", 0)), int(units.get("WriteCapacityUnits", 0))
 
 
 def _encryption(described: Any) -> str:

@@ -65,6 +65,9 @@ class TableDescription:
     """Whether the table cannot be deleted by accident."""
     replicas: tuple[str, ...] = ()
     """Regions of the other replicas of a global table."""
+    read_units: int | None = None
+    """Provisioned capacity, units per second; both None: on demand."""
+    write_units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import click
 
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import attribute_fields, status_fields
+from s3k_async.cli.output import attribute_texts, status_fields
 from s3k_async.cli.path_patterns import for_each_path
 from s3k_async.cli.volume_addresses import parse_address
 from s3k_async.model import FileStatus
@@ -64,16 +64,9 @@ def _show(invocation: Invocation, path: str, status: FileStatus) -> None:
     if invocation.json:
         invocation.output.json(status_fields(status))
         return
-    attributes = status.attributes
     invocation.output.line(f"{path}:")
-    for name, value in attribute_fields(attributes).get("attributes", {}).items():
-        if name == "mode":
-            invocation.output.line(f"  mode: {value:04o}")
-        elif name == "metadata":
-            for key, data in sorted(attributes.metadata.items()):
-                invocation.output.line(f"  {key}={data.decode(errors='backslashreplace')}")
-        else:
-            invocation.output.line(f"  {name}: {str(value).lower()}")
+    for name, text in attribute_texts(status.attributes):
+        invocation.output.line(f"  {text}" if name == "metadata" else f"  {name}: {text}")
 
 
 def _mode(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,10 +26,16 @@ from s3k_async.cli.listing_files import (
     write_jsonl,
     write_parquet,
 )
-from s3k_async.cli.output import human_size, plural, status_fields, time_text
+from s3k_async.cli.output import (
+    attribute_texts,
+    human_size,
+    plural,
+    status_fields,
+    time_text,
+)
 from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
-from s3k_async.errors import ConfigError, S3kError
+from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
 from s3k_async.listing.globbing import compile_pattern
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.settings.options import Option, parse
@@ -173,7 +179,7 @@ def _list_names(
     async def work(clients: Clients) -> None:
         paths = await _files_first(clients, operands)
         in_full = recursive or len(paths) > 1 or paths != list(operands)
-        several = len({parse_address(path).volume for path in paths}) > 1
+        several = _several_volumes(paths)
         await for_each(paths, lambda path: one(clients, path, in_full=in_full, with_volume=several))
 
     invocation.run(work)
@@ -337,22 +343,44 @@ class _Drawing:
 @click.pass_obj
 def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """Show all attributes of files and directories. With --json, one JSON object per line."""
+    several = _several_volumes(paths)
 
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
-        status = await (await clients.of(address)).stat(address.path)
+        client = await clients.of(address)
+        status = await client.stat(address.path)
         if invocation.json:
             invocation.output.json(status_fields(status))
             return
-        for name, value in status_fields(status).items():
-            if name.endswith("_ms"):
-                invocation.output.line(f"{name[:-3]:>10}: {time_text(value)}")
-            elif value not in ("", None):
-                invocation.output.line(
-                    f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}"
-                )
+        for name, text in _rows(status, shown(client, status.path) if several else status.path):
+            invocation.output.line(f"{name:>10}: {text}")
 
     invocation.run(lambda clients: for_each_path(clients, paths, one))
+
+
+def _rows(status: FileStatus, path: str) -> Iterator[tuple[str, str]]:
+    """The names and values of what `stat` shows, without those that are empty."""
+    for name, value in {**status_fields(status), "path": path}.items():
+        if name == "attributes":
+            yield from attribute_texts(status.attributes)
+        elif name.endswith("_ms"):
+            yield name[:-3], time_text(value)
+        elif value not in ("", None):
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _several_volumes(operands: Iterable[str]) -> bool:
+    """Whether the operands are in several volumes, so that results are shown with theirs."""
+    return len({_volume_of(each) for each in operands}) > 1
+
+
+def _volume_of(operand: str) -> str | None:
+    """The volume in an operand, or its bucket; None for the default one, and for an operand whose
+    error is reported when its turn comes."""
+    try:
+        return operand if bucket_address(operand) else parse_address(operand).volume
+    except InvalidArgumentError:
+        return None
 
 
 @click.command(cls=VolumeCommand)
@@ -457,10 +485,13 @@ def du(
     invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool, deleted: bool
 ) -> None:
     """Show bytes, files, directories (including itself) and path of each directory, subdirectories
-    first. Also of a bucket without a volume: s3://BUCKET/PREFIX.
+    first. Also of a bucket without a volume: s3://BUCKET/PREFIX. Paths of several volumes are
+    shown with theirs.
 
     With --json, one JSON object per line.
     """
+    operands = paths or (":/",)
+    several = _several_volumes(operands)
 
     def show(path: str, size: int, files: int, directories: int, **more: str) -> None:
         if invocation.json:
@@ -471,6 +502,12 @@ def du(
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
+    def showing(client: S3kClient) -> Callable[..., object]:
+        """`show` for the paths of a volume."""
+        if not several or invocation.json:
+            return show
+        return lambda path, *counts, **more: show(shown(client, path), *counts, **more)
+
     async def one(clients: Clients, path: str) -> None:
         if (bucket := bucket_address(path)) is not None:
             if deleted:
@@ -480,17 +517,18 @@ def du(
         address = parse_address(path)
         client = await clients.of(address)
         if deleted:
-            await _show_deleted(client, normalize(address.path), show, summarize=summarize)
+            await _show_deleted(
+                client, normalize(address.path), showing(client), summarize=summarize
+            )
             return
         top = await client.stat(address.path)
         if summarize or top.is_file:
             total = await client.content_summary(top.path)
-            show(top.path, total.length, total.file_count, total.directory_count)
+            showing(client)(top.path, total.length, total.file_count, total.directory_count)
             return
         for directory, (size, files, directories) in (await _totals(client, top.path)).items():
-            show(directory, size, files, directories)
+            showing(client)(directory, size, files, directories)
 
-    operands = paths or (":/",)
     invocation.run(lambda clients: for_each_path(clients, operands, one))
 
 

@@ -59,7 +59,7 @@ def cp(
     with a /, if there are several sources, or if a file is copied to an existing directory.
     Existing directories are merged.
     """
-    goal = parse_address(target)
+    goal = _address(target, "s3k get copies to local files")
     for source in sources:
         _address(source)
 
@@ -151,7 +151,7 @@ def mv(
             raise click.UsageError("--exchange has two operands and no other options")
         _exchange(invocation, _address(sources[0]), _address(target))
         return
-    goal = parse_address(target)
+    goal = _address(target, "s3k get copies to local files")
     for source in sources:
         _address(source)
 
@@ -228,15 +228,14 @@ def _addresses(sources: Sequence[str]) -> list[Address]:
     return addresses
 
 
-def _address(source: str) -> Address:
+def _address(operand: str, hint: str = "s3k put copies local files") -> Address:
+    """The address in an operand. `hint`: what to do with a local one, for the error."""
     try:
-        return parse_address(source)
+        return parse_address(operand)
     except InvalidArgumentError as error:
-        if not os.path.lexists(source):
+        if not os.path.lexists(operand):
             raise
-        raise InvalidArgumentError(
-            f"{error.message}; s3k put copies local files", path=error.path
-        ) from error
+        raise InvalidArgumentError(f"{error.message}; {hint}", path=error.path) from error
 
 
 async def _both_ends(

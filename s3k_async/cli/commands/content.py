@@ -216,7 +216,8 @@ def get(
             "copies into it",
             path=local,
         )
-    here = os.getcwd()
+    copied: dict[str, str] = {}
+    """The complete sources, with their volumes."""
 
     async def one(
         clients: Clients, source: str, several: bool, progress: ProgressCallback | None
@@ -235,18 +236,22 @@ def get(
         done = await download(
             client, status.path, place, overwrite=not no_overwrite, progress=progress
         )
-        return done, f"{os.path.join(here, place)}, from {shown(client, status.path)}"
+        copied[source] = shown(client, status.path)
+        return done, place
 
-    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str], list[str]]:
         found = await expanded(clients, sources)
         _need_distinct_names(found)
         several = len(found) > 1
         with invocation.meter("get") as meter:
-            return await transfer_each(
+            result, targets = await transfer_each(
                 found, lambda source: one(clients, source, several, meter.part()), limit=SOURCES
             )
+        return result, targets, [copied[source] for source in found if source in copied]
 
-    finish(invocation, "got", *invocation.run(work), to="to")
+    result, targets, origins = invocation.run(work)
+    places = [os.path.abspath(each) for each in targets]
+    finish(invocation, "got", result, places, to="to", sources=origins)
 
 
 def _need_distinct_names(sources: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import click
 from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
-from s3k_async.cli.command import Amount, VolumeCommand, capacity_options, grace_option
+from s3k_async.cli.command import Amount, Seconds, VolumeCommand, capacity_options, grace_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.event_loop import run_loop
@@ -65,8 +65,8 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--lease",
-            type=Amount(),
-            metavar="SECONDS",
+            type=Seconds(),
+            metavar="DURATION",
             help="Longest lease configured for any client of the volume [default: the "
             "volume's setting].",
         ),

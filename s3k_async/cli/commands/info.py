@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -83,6 +83,10 @@ def _unmet(document: dict[str, Any], name: str, expected: str) -> str:
     return "" if text == expected else f"expected {name} {expected}, found {text}"
 
 
+_IN_CAPACITY: Final = ("read_units", "write_units")
+"""What the text of the capacity of a table says, too."""
+
+
 def _document(summary: VolumeSummary) -> dict[str, Any]:
     record = summary.record
     table: dict[str, Any] = {"location": summary.table}
@@ -90,6 +94,8 @@ def _document(summary: VolumeSummary) -> dict[str, Any]:
         table |= {
             "status": found.status.lower(),
             "capacity": found.capacity,
+            "read_units": found.read_units,
+            "write_units": found.write_units,
             "encryption": found.encryption,
             "items": found.items,
             "bytes": found.bytes,
@@ -140,7 +146,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif isinstance(value, dict):
             yield name, value.pop("location")
             for part, each in value.items():
-                if each not in ("", []):
+                if each not in ("", []) and part not in _IN_CAPACITY:
                     label = part.removesuffix("_ms").replace("_", " ")
                     yield f"{name} {label}", _text(part, each)
         elif value not in ("", None, []):

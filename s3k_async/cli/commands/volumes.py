@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +12,11 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
+from s3k_async.cli.volume_addresses import is_volume, whole_volume
 from s3k_async.volumes.table_volumes import TableVolume, table_volumes
+
+if TYPE_CHECKING:
+    from s3k_async.config import TableLocation, Tuning
 
 __all__ = ["volumes"]
 
@@ -22,15 +27,13 @@ __all__ = ["volumes"]
 def volumes(invocation: Invocation, table: str) -> None:
     """List the volumes of TABLE, given as the setting table: a DynamoDB table, or sqlite:PATH.
 
-    Each line: prefix, state, layout, time of creation, id, name, location of the data, features. A
-    volume without a prefix has a table of its own and the prefix -. Other states than ready are
-    locked (by work in progress), interrupted, destroying and damaged. With --json, one JSON object
-    per line.
+    TABLE can also be a volume, s3k://NAME or the directory of an embedded one: then the volumes of
+    its table are listed. Each line: prefix, state, layout, time of creation, id, name, location of
+    the data, features. A volume without a prefix has a table of its own and the prefix -. Other
+    states than ready are locked (by work in progress), interrupted, destroying and damaged. With
+    --json, one JSON object per line.
     """
-    from s3k_async.settings import local_table
-
-    location = local_table(table, config=invocation.config, **invocation.settings)
-    tuning = invocation.tuning()
+    location, tuning = _table(invocation, table)
 
     async def work() -> None:
         async with aclosing(table_volumes(location, tuning)) as found:
@@ -41,6 +44,17 @@ def volumes(invocation: Invocation, table: str) -> None:
                     invocation.output.line(_line(each))
 
     run_loop(work)
+
+
+def _table(invocation: Invocation, text: str) -> tuple[TableLocation, Tuning]:
+    """The table that is named, or that of a volume, and the settings of clients."""
+    from s3k_async.settings import local_table
+
+    if text.startswith("s3k://") or is_volume(os.path.expanduser(text)):
+        config = invocation.resolve(whole_volume(text).volume)
+        return config.table, config.tuning
+    location = local_table(text, config=invocation.config, **invocation.settings)
+    return location, invocation.tuning()
 
 
 def _document(found: TableVolume) -> dict[str, Any]:
