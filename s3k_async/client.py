@@ -1170,8 +1170,8 @@ class S3kClient:
 
         Missing parents are created. Each file is published atomically, independently of the others.
         Links to files are followed. Raises PathNotFoundError (no such local file), PathExistsError
-        (not `overwrite`), IsDirectoryError, NotDirectoryError, OverlapError (the local path is in
-        the directory of the volume, or contains it), and for a directory PartialFailureError after
+        (not `overwrite`), IsDirectoryError, NotDirectoryError, OverlapError (the local path is a
+        part of an embedded volume, or contains it), and for a directory PartialFailureError after
         all other files were uploaded; links to directories and special files count as failures.
         """
         from s3k_async.bulk.transfer import upload
@@ -1195,7 +1195,7 @@ class S3kClient:
         Missing parents are created. Each file appears locally complete and verified, or not at all;
         other files in a local directory are kept. Raises PathNotFoundError, PathExistsError (not
         `overwrite`), IsDirectoryError, NotDirectoryError, CorruptDataError, UnsupportedError (the
-        local path is a device, a pipe or a socket), OverlapError (it is in the directory of the
+        local path is a device, a pipe or a socket), OverlapError (it is a part of an embedded
         volume), NoSpaceError, and for a directory PartialFailureError after all other files were
         downloaded.
         """

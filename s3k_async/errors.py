@@ -224,7 +224,7 @@ class RenameIntoSelfError(S3kError, OSError, ValueError):
 
 class OverlapError(S3kError, ValueError):
     """The source and the target of a synchronization are the same directory, or one contains the
-    other; or a local path of an upload or download is in the directory of the volume, or contains
+    other; or a local path of an upload or download is a part of the embedded volume, or contains
     it."""
 
     code = "overlap"

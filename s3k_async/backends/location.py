@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
@@ -161,6 +162,11 @@ class TableLocation(Location):
     def home(self) -> str | None:
         """The directory of an embedded volume with this table; None unless it is a local file."""
         return None
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The local files of the table of an embedded volume."""
+        return ()
 
     def ballast(self) -> Ballast | None:
         """Reserved space on the table's disk for calls that free space; None unless it is a local

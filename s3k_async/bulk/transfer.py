@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -171,15 +179,15 @@ async def upload(
     Symbolic links to files are followed; links to directories and special files are listed as
     failures. `skip`: called with each local file whose target exists already, unless `overwrite`,
     instead of failing. Raises PathNotFoundError (no such local file); OverlapError (the local
-    path is in the directory of the volume, or contains it); for a single file the errors of the
+    path is a part of an embedded volume, or contains one); for a single file the errors of the
     write; and errors that affect every file (HOPELESS).
     """
     root = os.fspath(source)
     if not await in_thread(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
-    home = client.config.table.home
-    if home is not None:
-        await in_thread(_need_outside, root, home)
+    own = await in_thread(_own_paths, client.config)
+    if own:
+        await in_thread(_need_outside, root, own)
     if not await in_thread(os.path.isdir, root):
         transfer = TransferTally("put", 1, progress)
         try:
@@ -189,9 +197,10 @@ async def upload(
                 raise
             skip(root)
         return transfer.tally.result()
-    if home is not None and await in_thread(_is_inside, home, root):
+    if await in_thread(_inside, own, root):
         raise OverlapError(
-            f"the volume in {home} would be copied into itself: upload the directories beside it",
+            f"the volume in {client.config.table.home} would be copied into itself: upload what is "
+            "beside it",
             path=root,
         )
     survey = await in_thread(local_tree.survey, root)
@@ -237,14 +246,14 @@ async def download(
     file is replaced. Raises UnsupportedError (the local path is a device, a pipe or a socket),
     PathNotFoundError, PathExistsError (the local file exists, and not `overwrite`),
     IsDirectoryError, NotDirectoryError (a local file or directory is at the path), OverlapError (it
-    is in the directory of the volume), CorruptDataError, and errors that affect every file
+    is a part of an embedded volume), CorruptDataError, and errors that affect every file
     (HOPELESS).
     """
     local = os.fspath(target)
-    home = client.config.table.home
-    if home is not None:
-        await in_thread(_need_outside, local, home)
-        home = home if await in_thread(_is_inside, home, local) else None
+    own = await in_thread(_own_paths, client.config)
+    if own:
+        await in_thread(_need_outside, local, own)
+        own = await in_thread(_inside, own, local)
     status = await client.stat(source)
     if not status.is_dir:
         transfer = TransferTally("get", 1, progress)
@@ -259,8 +268,8 @@ async def download(
     async def get(found: FileStatus) -> None:
         relative = found.path[len(status.path) :] if status.path != ROOT else found.path
         place = os.path.join(local, *relative.strip("/").split("/"))
-        if home is not None:  # below the local directory
-            await in_thread(_need_outside, place, home)
+        if own:  # below the local directory
+            await in_thread(_need_outside, place, own)
         if found.is_dir:
             await in_thread(local_tree.make_directory, place)
             transfer.tally.directories += 1
@@ -274,19 +283,29 @@ async def download(
     return transfer.tally.result()
 
 
-def _is_inside(place: str, directory: str) -> bool:
-    """Whether a local path is a directory, or below it, symbolic links resolved."""
+def _own_paths(config: VolumeConfig) -> list[str]:
+    """The local files and directories of an embedded volume, symbolic links resolved."""
+    home = config.table.home
+    if home is None:
+        return []
+    places = [each.directory for each in (config.data, config.log) if each is not None]
+    below = _inside([each for each in places if each is not None], home)
+    return [os.path.realpath(each) for each in (*config.table.files, *below)]
+
+
+def _inside(paths: Iterable[str], directory: str) -> list[str]:
+    """The local paths that are a directory, or below it, symbolic links resolved."""
     root = os.path.realpath(directory)
-    return os.path.commonpath([root, os.path.realpath(place)]) == root
+    return [each for each in paths if os.path.commonpath([root, os.path.realpath(each)]) == root]
 
 
-def _need_outside(place: str, home: str) -> None:
-    """Raise OverlapError for a local path in the directory of the volume."""
-    if _is_inside(place, home):
-        raise OverlapError(
-            f"the local path is in the directory of the volume, {home}: choose another one",
-            path=place,
-        )
+def _need_outside(place: str, own: Sequence[str]) -> None:
+    """Raise OverlapError for a local path that is a part of the volume."""
+    for part in own:
+        if _inside([place], part):
+            raise OverlapError(
+                f"the local path is a part of the volume, {part}: choose another one", path=place
+            )
 
 
 def _depth(path: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -75,6 +76,13 @@ class SqliteFile(TableLocation):
     @property
     def home(self) -> str:
         return os.path.dirname(os.path.abspath(self.path))
+
+    @property
+    def files(self) -> Sequence[str]:
+        from s3k_async.backends.sqlite.sqlite_items import BESIDES
+
+        path = os.path.abspath(self.path)
+        return [path, *(path + each for each in BESIDES)]
 
     def ballast(self) -> Ballast:
         from s3k_async.backends.sqlite.sqlite_connections import BALLAST

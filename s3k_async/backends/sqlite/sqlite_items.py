@@ -79,7 +79,7 @@ from s3k_async.backends.sqlite.sqlite_rows import (
 from s3k_async.errors import S3kError, VolumeNotFoundError
 from s3k_async.storage_space import StorageSpace
 
-__all__ = ["SqliteItems"]
+__all__ = ["BESIDES", "SqliteItems"]
 
 T = TypeVar("T")
 _Write: TypeAlias = Callable[[sqlite3.Connection], S3kError | None]
@@ -104,7 +104,8 @@ _RANK = 1
 """Rank of the queue of a table; that of files is 0, since calls write them first."""
 _SELECT = "SELECT partition, sort, segment, attributes FROM items"
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
-_BESIDES = ("-wal", "-shm", BALLAST)
+BESIDES = ("-wal", "-shm", BALLAST)
+"""The ends of the names of the files beside a database."""
 
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -321,7 +322,7 @@ class SqliteItems:
         except FileExistsError:
             return False
         finally:
-            for suffix in ("", *_BESIDES):
+            for suffix in ("", *BESIDES):
                 _unlink(building + suffix)
         sync_directory(directory)
         Ballast(self._path + BALLAST).restore()
@@ -355,7 +356,7 @@ class SqliteItems:
 
     def _unlink_files(self) -> None:
         # The database goes last: a new one must not find the write-ahead log of this one beside it.
-        for suffix in (*_BESIDES, ""):
+        for suffix in (*BESIDES, ""):
             _unlink(self._path + suffix)
         sync_directory(os.path.dirname(self._path))
 
