@@ -356,6 +356,22 @@ def test_an_object_does_not_take_the_place_of_another_source(
     cli.ok("object", verb, "-r", "/other/a/", "/b/elsewhere/")
 
 
+def test_the_files_of_the_volume_are_not_moved_into_it(cli: Cli) -> None:
+    """A directory around that of the volume has the table among its files."""
+    around = Path("around")
+    around.mkdir()
+    (around / "f").write_text("f")
+    Path("link").symlink_to(around)
+    cli.ok("init", "./around/vol")
+    cli.ok("object", "mb", "./around/vol:/b")
+    for source in ("around", "link"):
+        failed = cli.fails(2, "object", "mv", "-r", source, "./around/vol:/b/")
+        assert "overlap" in failed.errors
+    assert (around / "f").read_text() == "f"
+    cli.ok("object", "mv", "around/f", "./around/vol:/b/")
+    assert cli.ok("cat", "./around/vol:/b/f").out == "f"
+
+
 def test_two_directories_without_names_do_not_replace_each_others_files(
     cli: Cli, filled: list[str], local: Path
 ) -> None:

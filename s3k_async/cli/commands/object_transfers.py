@@ -159,10 +159,16 @@ async def stored(
 ) -> AsyncIterator[ObjectCopy]:
     """Uploads of local files, and with `recursive` of those below local directories. A source has
     its own name below the place if that ends with a `/`, if there are several sources, or if it is
-    a file and the place a bucket."""
+    a file and the place a bucket. Raises OverlapError if files of the volume would be moved."""
+    from s3k_async.trees import DirectoryTree, VolumeTree
+    from s3k_async.trees.synchronization import require_apart
+
     store = await place.store(clients)
     await store.bucket_info(place.bucket)
     client = await clients.of(place.address)
+    if options.verb == "move":
+        for source in sources:
+            require_apart(DirectoryTree(source), VolumeTree(client))
     is_into = len(sources) > 1 or place.address.is_into
     taken: set[str] = set()
 
