@@ -167,7 +167,7 @@ async def stored(
     await store.bucket_info(place.bucket)
     client = await clients.of(place.address)
     if options.verb == "move":
-        for source in sources:
+        for source in filter(os.path.isdir, sources):
             require_apart(DirectoryTree(source), VolumeTree(client))
     is_into = len(sources) > 1 or place.address.is_into
     taken: set[str] = set()
