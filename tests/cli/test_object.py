@@ -308,7 +308,7 @@ def test_a_volume_is_not_moved_into_itself(cli: Cli, local: Path) -> None:
     assert (around.code, "source and target overlap" in around.errors) == (2, True)
     assert (local / "tree" / "a.csv").exists()
     within = cli("object", "mv", "tree/vol/metadata.sqlite", "./tree/vol:/b/")
-    assert "is a part of the volume" in within.errors
+    assert within.code == 2
     assert cli.ok("cat", "./tree/vol:/b/kept").out == "kept"
     assert cli.ok("fsck", "./tree/vol").out.startswith("clean")
 
