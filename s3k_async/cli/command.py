@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Amount",
     "CommandGroup",
+    "OutputFile",
     "PlainCommand",
     "Seconds",
     "Size",
@@ -109,6 +111,27 @@ class _Word(StringParamType):
         from s3k_async.cli.word_completion import completions
 
         return completions(ctx, param, incomplete)
+
+
+class OutputFile(_Word):
+    """A local file to write, outside of the directories of embedded volumes."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Raises BadParameter."""
+        # Imported here: volumes load slowly, and help does not need them.
+        from s3k_async.cli.volume_addresses import volume_directory
+
+        found = volume_directory(os.path.realpath(value))
+        if found is not None:
+            self.fail(
+                f"{value} is in the directory of an embedded volume, {found[0]}: choose another "
+                "place",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:

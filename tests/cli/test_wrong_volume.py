@@ -74,6 +74,22 @@ def test_lists_are_looked_at_likewise(cli: Cli, embedded: str) -> None:
     assert cli.ok("cat", "/f").output == b"data"
 
 
+def test_no_output_is_written_over_a_volume(cli: Cli, embedded: str, tmp_path: Path) -> None:
+    database = f"{embedded}/metadata.sqlite"
+    (tmp_path / "link").symlink_to(database)
+    for command in (
+        ["dump", embedded, "-o", database],
+        ["dump", embedded, "-o", str(tmp_path / "link")],
+        ["ls", "-R", "-o", database, "--format", "jsonl", f"{embedded}:/"],
+        ["gc", embedded, "--list", database],
+        ["gc", embedded, "--audit", f"{embedded}/data/audit"],
+        ["fsck", "repair", embedded, "--audit", database],
+        ["fsck", "restore", embedded, "--audit", database],
+    ):
+        assert "the directory of an embedded volume" in cli.fails(2, *command).errors
+    assert cli.ok("fsck", embedded).out.startswith("clean")
+
+
 def test_the_path_can_be_meant(cli: Cli, volume: str, embedded: str) -> None:
     done = cli.ok("put", "-", f":{embedded}/x", stdin=b"1")
     assert done.out == f"put 1 file, 1 bytes to {volume}{embedded}/x\n"

@@ -15,7 +15,7 @@ from s3k_async.cli.bucket_lookups import (
     list_bucket_to_file,
     show_totals,
 )
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import OutputFile, VolumeCommand, for_each
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -77,6 +77,7 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
     "-o",
     "--output",
     "file",
+    type=OutputFile(),
     metavar="FILE",
     help="Write the complete entries to a local file; - is standard output.",
 )

@@ -13,7 +13,13 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async.alerts.alert import Alert, AlertSource
 from s3k_async.alerts.finding_alerts import repair_alerts, verify_alerts
-from s3k_async.cli.command import CommandGroup, VolumeCommand, capacity_options, grace_option
+from s3k_async.cli.command import (
+    CommandGroup,
+    OutputFile,
+    VolumeCommand,
+    capacity_options,
+    grace_option,
+)
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
@@ -174,7 +180,12 @@ def print_report(
     help="Compare the bytes of objects that are in the hot and in the cold location.",
 )
 @click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
-@click.option("--audit", metavar="FILE", help="Also append the audit trail to a local file.")
+@click.option(
+    "--audit",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Also append the audit trail to a local file.",
+)
 @capacity_options("read", "write")
 @click.pass_obj
 def repair(

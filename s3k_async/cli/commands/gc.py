@@ -13,7 +13,14 @@ import click
 from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.alerts.finding_alerts import collection_alerts
-from s3k_async.cli.command import Amount, Seconds, VolumeCommand, capacity_options, grace_option
+from s3k_async.cli.command import (
+    Amount,
+    OutputFile,
+    Seconds,
+    VolumeCommand,
+    capacity_options,
+    grace_option,
+)
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.event_loop import run_loop
@@ -86,7 +93,11 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("volume", required=False)
 @sweeping
 @click.option(
-    "--list", "mark_to", metavar="FILE", help="Write the candidates to FILE, for a later --sweep."
+    "--list",
+    "mark_to",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Write the candidates to FILE, for a later --sweep.",
 )
 @click.option(
     "--sweep",
@@ -105,7 +116,9 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     help="How long a deleted directory stays in the trash, such as 7d [default: the volume's "
     "setting].",
 )
-@click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
+@click.option(
+    "--audit", type=OutputFile(), metavar="FILE", help="Also write the audit trail to a local file."
+)
 @capacity_options("read", "write")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from s3k_async._core.paths import normalize
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import OutputFile, VolumeCommand
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -45,7 +45,15 @@ __all__ = [
 
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
-@click.option("-o", "--output", "target", metavar="FILE", required=True, help="File to write.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=OutputFile(),
+    metavar="FILE",
+    required=True,
+    help="File to write.",
+)
 @click.option(
     "--format",
     "form",

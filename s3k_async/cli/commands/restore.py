@@ -8,7 +8,7 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.alerts.finding_alerts import restore_alerts
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import OutputFile, VolumeCommand
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.exit_codes import ExitCode
@@ -29,7 +29,9 @@ __all__ = ["print_restore", "restore"]
     help="Restore only lost entries at and below this path, into the existing table.",
 )
 @click.option("--yes", is_flag=True, help="Restore. Without it, only show what would be restored.")
-@click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
+@click.option(
+    "--audit", type=OutputFile(), metavar="FILE", help="Also write the audit trail to a local file."
+)
 @click.option(
     "--temporary",
     metavar="DIRECTORY",
