@@ -114,23 +114,18 @@ class _Word(StringParamType):
 
 
 class OutputFile(_Word):
-    """A local file to write, outside of the directories of embedded volumes."""
+    """A local file to write, which is no part of an embedded volume; - is standard output."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path. Raises BadParameter."""
         # Imported here: volumes load slowly, and help does not need them.
-        from s3k_async.cli.volume_addresses import volume_directory
+        from s3k_async.cli.volume_addresses import volume_with
 
-        found = volume_directory(os.path.realpath(value))
-        if found is not None:
-            self.fail(
-                f"{value} is in the directory of an embedded volume, {found[0]}: choose another "
-                "place",
-                param,
-                ctx,
-            )
+        volume = None if value == "-" else volume_with(os.path.realpath(value))
+        if volume is not None:
+            self.fail(f"{value} is a part of the volume {volume}: choose another place", param, ctx)
         return super().convert(value, param, ctx)
 
 

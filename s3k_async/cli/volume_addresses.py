@@ -33,6 +33,7 @@ __all__ = [
     "shown",
     "shown_in",
     "volume_directory",
+    "volume_with",
     "whole_volume",
 ]
 
@@ -115,6 +116,17 @@ def volume_directory(path: str) -> tuple[str, str] | None:
         place, _, name = place.rpartition("/")
         rest = f"/{name}{rest}"
     return None
+
+
+def volume_with(path: str) -> str | None:
+    """The directory of the embedded volume that has its table, data or log at a local path or
+    around it; None for a file beside them."""
+    found = volume_directory(path)
+    if found is None:
+        return None
+    directory, rest = found
+    part = rest.split("/")[1]
+    return directory if part in ("data", "oplog") or part.startswith(TABLE_FILE) else None
 
 
 def shown(client: S3kClient, path: str) -> str:

@@ -86,7 +86,8 @@ def test_no_output_is_written_over_a_volume(cli: Cli, embedded: str, tmp_path: P
         ["fsck", "repair", embedded, "--audit", database],
         ["fsck", "restore", embedded, "--audit", database],
     ):
-        assert "the directory of an embedded volume" in cli.fails(2, *command).errors
+        assert "is a part of the volume" in cli.fails(2, *command).errors
+    cli.ok("ls", "-R", "-o", f"{embedded}/beside.jsonl", f"{embedded}:/")
     assert cli.ok("fsck", embedded).out.startswith("clean")
 
 
