@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.types import StringParamType
 
+from s3k_async._core.duration_syntax import duration_text, seconds_of
 from s3k_async.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -66,9 +67,6 @@ class Seconds(Amount):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number of seconds. Raises BadParameter."""
-        # Imported here: help does not need it.
-        from s3k_async._core.duration_syntax import seconds_of
-
         if not isinstance(value, str):
             return super().convert(value, param, ctx)
         seconds = seconds_of(value)
@@ -360,8 +358,8 @@ def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Ca
     return click.option(
         "--grace",
         type=Seconds(),
-        default=default,
-        show_default=f"{default:g}s",
+        default=duration_text(int(default)),
+        show_default=True,
         metavar="DURATION",
         help=what,
     )

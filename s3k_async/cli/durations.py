@@ -11,7 +11,7 @@ import click
 from s3k_async._core.duration_syntax import DURATION, UNITS, seconds_of
 from s3k_async._core.runtime import SYSTEM
 
-__all__ = ["duration_option", "duration_text", "past_time", "time_of", "time_or_age"]
+__all__ = ["duration_option", "past_time", "time_of", "time_or_age"]
 
 _CLOCK_DIFFERENCE: Final = 60_000
 """How far the clock that a time was taken from may be ahead, milliseconds."""
@@ -34,13 +34,6 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> in
             param,
         )
     return seconds
-
-
-def duration_text(seconds: int) -> str:
-    """A duration in the largest unit of which it is a multiple, weeks excepted: `0s`, `36h`,
-    `7d`."""
-    unit = next(unit for unit in "dhms" if seconds % UNITS[unit] == 0 and (seconds or unit == "s"))
-    return f"{seconds // UNITS[unit]}{unit}"
 
 
 def time_of(text: str | None, flag: str) -> int | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import click
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.duration_syntax import duration_text
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import is_hopeless
-from s3k_async.cli.durations import duration_text
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError

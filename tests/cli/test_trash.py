@@ -8,8 +8,8 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async._core.duration_syntax import duration_text
 from s3k_async.backends.ports.items import Condition, Update
-from s3k_async.cli.durations import duration_text
 from s3k_async.client import S3kClient
 from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.settings import resolve

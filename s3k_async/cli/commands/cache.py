@@ -6,10 +6,10 @@ from typing import cast
 
 import click
 
+from s3k_async._core.duration_syntax import duration_text
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.command import CommandGroup, VolumeCommand
-from s3k_async.cli.durations import duration_text
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural, time_text
 from s3k_async.errors import ConfigError

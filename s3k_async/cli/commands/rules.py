@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from s3k_async._core.duration_syntax import duration_text
 from s3k_async.cli.command import (
     Amount,
     CommandGroup,
@@ -14,7 +15,7 @@ from s3k_async.cli.command import (
     capacity_options,
     for_each,
 )
-from s3k_async.cli.durations import duration_option, duration_text, time_of
+from s3k_async.cli.durations import duration_option, time_of
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.reporting import FailedOperandsError

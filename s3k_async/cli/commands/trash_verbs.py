@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from s3k_async._core.duration_syntax import duration_text
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.publish import is_below
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
-from s3k_async.cli.durations import duration_option, duration_text, time_or_age
+from s3k_async.cli.durations import duration_option, time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural, status_fields, time_text
 from s3k_async.cli.volume_addresses import (
