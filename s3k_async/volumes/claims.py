@@ -123,8 +123,8 @@ def _is_mark_of(found: Claim, table: str) -> bool:
     """Whether a mark that no record confirms may be that of a table, from an unfinished
     initialisation. One that names the table without its directory is that of the volume around the
     location, and another table has that name in its own directory."""
-    is_embedded = _is_relative(found.table) == _is_relative(table)
-    return is_embedded and _same_table(found.table, table)
+    has_same_form = _is_relative(found.table) == _is_relative(table)
+    return has_same_form and _same_table(found.table, table)
 
 
 def _is_relative(identity: str) -> bool:

@@ -797,7 +797,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a new volume gets the id of an empty embedded one",
         "volumes/claims.py",
-        "    return is_embedded and _same_table(found.table, table)",
+        "    return has_same_form and _same_table(found.table, table)",
         "    return _same_table(found.table, table)",
         "tests/test_ownership.py::test_a_new_volume_is_refused_in_the_directory_of_an_empty_one",
     ),
