@@ -188,7 +188,10 @@ def test_a_link_to_the_file_stays_a_link(file: Path, tmp_path: Path) -> None:
 
 
 def test_buckets_and_tables_of_no_volume_are_reached_as_the_default_volume(file: Path) -> None:
-    lab = "[volumes.lab]\nregion = 'r-1'\ntable_endpoint = 'http://t:1'\ndata_endpoint = 'http://d:1'\n"
+    lab = (
+        "[volumes.lab]\nregion = 'r-1'\n"
+        "table_endpoint = 'http://t:1'\ndata_endpoint = 'http://d:1'\n"
+    )
     write(file, f"default_volume = 's3k://lab'\n\n{lab}\n[volumes.other]\nregion = 'r-2'\n")
     service = local_service(config=file)
     assert (service.endpoint, service.region) == ("http://d:1", "r-1")

@@ -185,9 +185,7 @@ async def upload(
     root = os.fspath(source)
     if not await in_thread(os.path.lexists, root):
         raise PathNotFoundError("no such local file or directory", path=root)
-    own = await in_thread(_own_paths, client.config)
-    if own:
-        await in_thread(_need_outside, root, own)
+    await in_thread(_need_apart, root, client.config)
     if not await in_thread(os.path.isdir, root):
         transfer = TransferTally("put", 1, progress)
         try:
@@ -197,12 +195,6 @@ async def upload(
                 raise
             skip(root)
         return transfer.tally.result()
-    if await in_thread(_inside, own, root):
-        raise OverlapError(
-            f"the volume in {client.config.table.home} would be copied into itself: upload what is "
-            "beside it",
-            path=root,
-        )
     survey = await in_thread(local_tree.survey, root)
     transfer = TransferTally("put", len(survey.files), progress)
     transfer.tally.failures += survey.failures
@@ -297,6 +289,18 @@ def _inside(paths: Iterable[str], directory: str) -> list[str]:
     """The local paths that are a directory, or below it, symbolic links resolved."""
     root = os.path.realpath(directory)
     return [each for each in paths if os.path.commonpath([root, os.path.realpath(each)]) == root]
+
+
+def _need_apart(root: str, config: VolumeConfig) -> None:
+    """Raise OverlapError for a local path that is a part of the volume, or contains one."""
+    own = _own_paths(config)
+    _need_outside(root, own)
+    if _inside(own, root):
+        raise OverlapError(
+            f"the volume in {config.table.home} would be copied into itself: upload what is beside "
+            "it",
+            path=root,
+        )
 
 
 def _need_outside(place: str, own: Sequence[str]) -> None:

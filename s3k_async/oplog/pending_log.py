@@ -107,7 +107,7 @@ class LogObject(Protocol):
     def pending(self) -> bytes:
         """The pending object's bytes."""
 
-    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = ()) -> bytes:
+    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = (), /) -> bytes:
         """The committed object's bytes, with the known outcome of at least one operation.
         `succeeded`: None: all of them."""
 
@@ -124,11 +124,7 @@ class EntryObject:
     def pending(self) -> bytes:
         return entry_of_line(self._line, "pending")
 
-    def committed(
-        self,
-        succeeded: Sequence[str] | None,  # noqa: ARG002 - it is the only one
-        unknown: Sequence[str] = (),  # noqa: ARG002
-    ) -> bytes:
+    def committed(self, _succeeded: Sequence[str] | None, _unknown: Sequence[str] = (), /) -> bytes:
         return entry_of_line(self._line, "committed")
 
 
@@ -153,7 +149,7 @@ class SegmentObject:
         lines, self._lines = self._lines, b""
         return seal_segment(self._id, self._count, lines)
 
-    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = ()) -> bytes:
+    def committed(self, succeeded: Sequence[str] | None, unknown: Sequence[str] = (), /) -> bytes:
         if succeeded is not None and len(succeeded) == len(self.ids):
             succeeded = None
         named = None if succeeded is None else tuple(succeeded)
