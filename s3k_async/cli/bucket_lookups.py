@@ -118,10 +118,11 @@ def list_bucket_to_file(
         async with aclosing(statuses):
             if kind == "parquet":
                 return await write_parquet(_batches(statuses), file), skipped
+            found = (status_fields(status) async for status in statuses)
             if file != STANDARD_OUTPUT:
-                return await write_jsonl(statuses, file), skipped
-            async for status in statuses:
-                invocation.output.json(status_fields(status))
+                return await write_jsonl(found, file), skipped
+            async for fields in found:
+                invocation.output.json(fields)
             return None, skipped
 
     count, skipped = invocation.run(work)

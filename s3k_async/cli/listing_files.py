@@ -6,16 +6,14 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
-from s3k_async.cli.output import status_fields
 from s3k_async.listing.listings import arrow_schema
-from s3k_async.model import FileStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +56,8 @@ def listing_format(file: str, given: str | None) -> ListingFormat:
     )
 
 
-async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
-    """Write a listing to a local file, one object a line; returns the number of lines.
+async def write_jsonl(found: AsyncIterator[Mapping[str, Any]], file: str) -> int:
+    """Write objects to a local file, one a line; returns the number of lines.
 
     The file is replaced atomically. Raises IsDirectoryError, UnsupportedError (the path is no
     regular file), NoSpaceError and the other errors of local files.
@@ -67,9 +65,9 @@ async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
 
     async def fill(part: _ListedPart) -> int:
         count = 0
-        held: list[FileStatus] = []
-        async for status in found:
-            held.append(status)
+        held: list[Mapping[str, Any]] = []
+        async for fields in found:
+            held.append(fields)
             if len(held) == LINES:
                 await in_thread(part.write, _lines(held))
                 count += len(held)
@@ -108,8 +106,8 @@ async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
     return await _whole(file, fill)
 
 
-def _lines(statuses: Sequence[FileStatus]) -> bytes:
-    return "".join(json.dumps(status_fields(status)) + "\n" for status in statuses).encode("ascii")
+def _lines(objects: Sequence[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(fields) + "\n" for fields in objects).encode("ascii")
 
 
 def _write_rows(writer: ParquetWriter, batches: Sequence[pa.RecordBatch]) -> None:

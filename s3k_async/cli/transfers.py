@@ -32,6 +32,7 @@ __all__ = [
     "last_name",
     "local_name",
     "need_distinct",
+    "some_of",
     "transfer_each",
 ]
 
@@ -75,6 +76,12 @@ class TrashNotice:
     def fields(self) -> dict[str, object]:
         """The JSON field of the summary; none without a trash."""
         return {} if self.retention is None else {"trashed": self.places}
+
+
+def some_of(places: Sequence[str]) -> str:
+    """The first of the places in a summary line, and how many more there are."""
+    left = len(places) - SHOWN_TARGETS
+    return f"{', '.join(places[:SHOWN_TARGETS])}{f' and {left:,} more' if left > 0 else ''}"
 
 
 def last_name(address: Address) -> str:
@@ -163,13 +170,11 @@ def finish(
     if sources is not None:
         named = [f"{each}, from {source}" for each, source in zip(targets, sources, strict=True)]
     places = list(dict.fromkeys(named))
-    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     changed = bool(result.files or result.directories)
     left = f"; {plural(skipped, 'existing file')} skipped" if skipped else ""
     if changed or invocation.json or not result.failures:
         invocation.say(
-            f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}"
-            f"{undo.text()}{left}",
+            f"{done} {', '.join(counts)} {to} {some_of(places)}{undo.text()}{left}",
             target=list(targets),
             **({} if sources is None else {"source": list(sources)}),
             files=result.files,

@@ -15,9 +15,11 @@ import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from s3k_async.cli.output import status_fields
 from s3k_async.errors import ConfigError, InvalidArgumentError
+from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.addresses import TABLE_FILE
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
+    "entry_fields",
     "is_volume",
     "object_id_of",
     "parse_address",
@@ -129,12 +132,17 @@ def volume_with(path: str) -> str | None:
     return directory if part in ("data", "oplog") or part.startswith(TABLE_FILE) else None
 
 
-def shown(client: S3kClient, path: str) -> str:
-    """A path with its volume in the form of a command's argument."""
+def shown(client: S3kClient, path: str = ROOT) -> str:
+    """A path with its volume in the form of a command's argument; without a path, the volume."""
     return shown_in(client.config, path)
 
 
-def shown_in(config: VolumeConfig, path: str = "/") -> str:
+def entry_fields(client: S3kClient, status: FileStatus) -> dict[str, Any]:
+    """The JSON fields of a file or directory, with its volume."""
+    return {"volume": shown(client), **status_fields(status)}
+
+
+def shown_in(config: VolumeConfig, path: str = ROOT) -> str:
     """As `shown`, of a configuration; before the volume is opened, one without a name is shown by
     its table."""
     named = f"s3k://{config.name}" if config.name else config.where

@@ -11,6 +11,7 @@ from s3k_async.cli.commands import browse
 from tests.cli.conftest import Cli
 
 FIELDS = {
+    "volume",
     "path",
     "type",
     "size",
@@ -84,10 +85,11 @@ def test_ls_a_shows_files_that_are_being_written(
     assert "being written" in cli.fails(6, "cat", "/half").errors
 
 
-def test_ls_json_is_an_object_a_line(cli: Cli, small_tree: Tree) -> None:
+def test_ls_json_is_an_object_a_line(cli: Cli, small_tree: Tree, volume: str) -> None:
     found = cli.ok("ls", "-R", "--json").json_lines()
     assert [each["path"] for each in found] == sorted([*small_tree, "/a", "/a/b", "/empty"])
     assert all(each.keys() == FIELDS for each in found)
+    assert {each["volume"] for each in found} == {f"{volume}/"}
     by_path = {each["path"]: each for each in found}
     assert by_path["/a/b/two.csv"]["size"] == 2000
     assert by_path["/a/b/two.csv"]["type"] == "file"
@@ -260,7 +262,7 @@ def test_du_adds_up_each_directory(cli: Cli, small_tree: Tree) -> None:
     ]
 
 
-def test_du_s_gives_the_totals(cli: Cli, small_tree: Tree) -> None:
+def test_du_s_gives_the_totals(cli: Cli, small_tree: Tree, volume: str) -> None:
     assert cli.ok("du", "-s", "/a", "/top.txt").out.split() == [
         "2010",
         "3",
@@ -274,6 +276,7 @@ def test_du_s_gives_the_totals(cli: Cli, small_tree: Tree) -> None:
     assert cli.ok("du", "--summarize", "--human", "/a").out.split() == ["2.0K", "3", "2", "/a"]
     assert cli.ok("du", "-h", "/a/b").out.split() == ["2.0K", "2", "1", "/a/b"]
     assert cli.ok("du", "-s", "--json").json() == {
+        "volume": f"{volume}/",
         "path": "/",
         "bytes": 2013,
         "files": 4,

@@ -20,7 +20,8 @@ def test_the_space_of_a_volume(cli: Cli, tmp_path: Path) -> None:
     volume = str(tmp_path / "vol")
     cli.ok("init", volume)
     found = cli.ok("df", volume, "--json").json()
-    assert [*found] == ["table", "data", "log", "hot"]
+    assert [*found] == ["volume", "table", "data", "log", "hot"]
+    assert found["volume"] == f"{volume}:/"
     assert found["hot"] is None
     total = shutil.disk_usage(tmp_path).total
     assert [found[name]["total"] for name in ("table", "data", "log")] == [total] * 3

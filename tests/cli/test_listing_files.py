@@ -16,6 +16,7 @@ from pyarrow.parquet import ParquetFile, read_table
 
 from s3k_async.cli import listing_files
 from s3k_async.cli.listing_files import write_jsonl, write_parquet
+from s3k_async.cli.output import status_fields
 from s3k_async.errors import NoSpaceError, ServiceError
 from s3k_async.listing.listings import arrow_schema
 from s3k_async.model import FileStatus
@@ -44,6 +45,21 @@ def test_jsonl_is_what_json_says(cli: Cli, small_tree: Tree) -> None:
     assert sorted(lines, key=lambda line: str(line["path"])) == wanted
     streamed = cli.ok("ls", "-R", "-o", "-").json_lines()
     assert sorted(streamed, key=lambda line: str(line["path"])) == wanted
+
+
+def test_the_paths_of_several_volumes_are_listed_with_theirs(
+    cli: Cli, small_tree: Tree, volume: str
+) -> None:
+    cli.ok("init", "./other")
+    cli.ok("touch", "./other:/raw")
+    cli.ok("ls", "/empty", "/top.txt", "./other:/", "-o", "all.jsonl")
+    lines = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    assert [(each["volume"], each["path"]) for each in lines] == [
+        (f"{volume}/", "/top.txt"),
+        (f"{os.getcwd()}/other:/", "/raw"),
+    ]
+    refused = cli.fails(2, "ls", "/empty", "./other:/", "-o", "all.parquet")
+    assert "no column for the volume" in refused.errors
 
 
 def test_only_the_directory_without_r(cli: Cli, small_tree: Tree) -> None:
@@ -116,9 +132,9 @@ def status(number: int) -> FileStatus:
     return FileStatus(f"/d/{name}", False, number, 1, 1000, name, 2, True, name, name, name)
 
 
-async def statuses(count: int) -> AsyncIterator[FileStatus]:
+async def entries(count: int) -> AsyncIterator[dict[str, object]]:
     for number in range(count):
-        yield status(number)
+        yield status_fields(status(number))
 
 
 async def batches(count: int, rows: int = 5000) -> AsyncIterator[pa.RecordBatch]:
@@ -135,7 +151,7 @@ async def batches(count: int, rows: int = 5000) -> AsyncIterator[pa.RecordBatch]
 
 async def test_a_full_disk_leaves_nothing(small_disk: None) -> None:
     with pytest.raises(NoSpaceError, match=r"x\.jsonl"):
-        await write_jsonl(statuses(20_000), "x.jsonl")
+        await write_jsonl(entries(20_000), "x.jsonl")
     with pytest.raises(NoSpaceError, match=r"x\.parquet"):
         await write_parquet(batches(20_000), "x.parquet")
     gc.collect()
@@ -167,7 +183,7 @@ async def test_lines_do_not_pile_up_in_memory() -> None:
     async def peak(count: int) -> int:
         tracemalloc.start()
         try:
-            await write_jsonl(statuses(count), "x.jsonl")
+            await write_jsonl(entries(count), "x.jsonl")
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -79,11 +79,11 @@ def test_ls_finds_objects_by_metadata(
     cli.fails(3, "object", "ls", "--metadata", "colour", "/none")
 
 
-def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
+def test_copies_and_moves_between_buckets(cli: Cli, volume: str, filled: list[str]) -> None:
     """H3's command refused them."""
     cli.ok("attr", "/b/a.txt", "--set", "name=value")
     assert cli.ok("object", "cp", "/b/a.txt", "/other/x/copy").out == (
-        "copied 1 object to /other/x/copy\n"
+        f"copied 1 object to {volume}/other/x/copy\n"
     )
     assert cli.ok("cat", "/other/x/copy").out == "a.txt"
     assert cli.ok("find", "--metadata", "name", "/other").out.split() == ["/other/x/copy"]
@@ -99,19 +99,22 @@ def test_copies_and_moves_between_buckets(cli: Cli, filled: list[str]) -> None:
     assert cli.ok("cat", "/other/one.txt").out == "d/e/one.txt"
 
 
-def test_recursive_with_include_and_exclude(cli: Cli, filled: list[str]) -> None:
+def test_recursive_with_include_and_exclude(cli: Cli, volume: str, filled: list[str]) -> None:
     """In H3, exclude made include ineffective."""
     selection = ("--include", "*.txt", "--include", "*.csv", "--exclude", "e/*")
     assert cli.ok("object", "cp", "-r", "/b/d/", "/other/y/", *selection, "--json").json() == {
-        "objects": 1
+        "target": [f"{volume}/other/y/"],
+        "objects": 1,
     }
     assert cli.ok("object", "ls", "/other").out.split() == ["y/two.csv"]
-    assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == ("moved 3 objects to /other/z\n")
+    assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == (
+        f"moved 3 objects to {volume}/other/z\n"
+    )
     assert cli.ok("object", "ls", "/b").out.split() == ["a.csv", "a.txt"]
     assert cli.ok("object", "ls", "/other/z").out.split() == ["z/e/one.txt", "z/two.csv", "zx"]
     cli.fails(2, "object", "rm", "/b/a.txt", "--include", "*")
     assert cli.ok("object", "rm", "-r", "/other", "--exclude", "*.txt").out == (
-        "deleted 3 objects from /other\n"
+        f"deleted 3 objects from {volume}/other\n"
     )
     assert cli.ok("object", "ls", "/other").out.split() == ["z/e/one.txt"]
     cli.ok("object", "rm", "/b/a.txt", "/b/a.csv")
@@ -174,7 +177,7 @@ def test_an_upload(cli: Cli, volume: str, filled: list[str], tmp_path: Path) -> 
     assert upload in pending
     assert other["id"] in pending
     said = cli.ok("object", "upload", "complete", volume, upload, "--json").json()
-    assert said == {"bucket": "b", "key": "big", "size": 11}
+    assert said == {"volume": f"{volume}/", "bucket": "b", "key": "big", "size": 11}
     assert cli.ok("cat", "/b/big").out == "first alast"
     cli.fails(3, "object", "upload", "complete", volume, upload)
     assert "uploads" in cli.fails(4, "object", "rb", "/b").errors
@@ -229,20 +232,23 @@ def keys(cli: Cli, place: str) -> list[str]:
     ("target", "key"), [("x/f", "x/f"), ("x/", "x/f.txt"), ("", "f.txt"), ("f.txt/", "f.txt/f.txt")]
 )
 def test_a_local_file_is_stored(
-    cli: Cli, filled: list[str], local: Path, target: str, key: str
+    cli: Cli, volume: str, filled: list[str], local: Path, target: str, key: str
 ) -> None:
     copied = cli.ok("object", "cp", "./f.txt", f"/other/{target}")
-    assert copied.out == f"copied 1 object to /other/{target}\n"
+    assert copied.out == f"copied 1 object to {volume}/other/{target}\n"
     assert keys(cli, "/other") == [key]
     assert cli.ok("cat", f"/other/{key}").out == "f"
     assert (
         "exists" in cli.fails(4, "object", "cp", "--no-overwrite", "f.txt", f"/other/{key}").errors
     )
-    assert cli.ok("object", "mv", "f.txt", f"/other/{key}", "--json").json() == {"objects": 1}
+    moved = cli.ok("object", "mv", "f.txt", f"/other/{key}", "--json").json()
+    assert moved == {"target": [f"{volume}/other/{key}"], "objects": 1}
     assert sorted(local_files(local)) == sorted({*LOCAL} - {"f.txt"})
 
 
-def test_local_files_and_directories_are_stored(cli: Cli, filled: list[str], local: Path) -> None:
+def test_local_files_and_directories_are_stored(
+    cli: Cli, volume: str, filled: list[str], local: Path
+) -> None:
     cli.ok("object", "cp", "-r", "tree", "f.txt", "/other/x")
     assert keys(cli, "/other") == ["x/f.txt", "x/tree/a.csv", "x/tree/d/b.txt", "x/tree/d/c.csv"]
     cli.ok("object", "rm", "-r", "/other")
@@ -252,7 +258,7 @@ def test_local_files_and_directories_are_stored(cli: Cli, filled: list[str], loc
     assert keys(cli, "/other") == ["a.csv", "tree/a.csv", "tree/d/b.txt", "tree/d/c.csv"]
     assert local_files(local) == LOCAL
     moved = cli.ok("object", "mv", "-r", "tree", "/other/y", "--exclude", "a.csv")
-    assert moved.out == "moved 2 objects to /other/y\n"
+    assert moved.out == f"moved 2 objects to {volume}/other/y\n"
     assert keys(cli, "/other/y") == ["y/d/b.txt", "y/d/c.csv"]
     assert not (local / "tree" / "d").exists()
     cli.ok("object", "mv", "-r", "tree", "/other/y")

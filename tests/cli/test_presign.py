@@ -30,6 +30,7 @@ def test_the_url_of_a_file(cli: Cli, moto_s3: Engine, monkeypatch: pytest.Monkey
         assert "X-Amz-Expires=604800" in cli.ok("presign", "--expires", "7d", "/raw/a.csv").out
         first, second = cli.ok("--json", "presign", "/raw/*", "--method", "head").json_lines()
         assert first == {
+            "volume": "memory://presign/",
             "path": "/raw/a.csv",
             "url": first["url"],
             "method": "HEAD",

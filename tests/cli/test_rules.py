@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.cli.conftest import Cli
@@ -20,6 +22,7 @@ def ruled(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
     said = ruled.ok("rules", "set", "/a", "--expire-after", "30d", "--read-only-after", "1h")
+    place = f"{os.getcwd()}/ruled:/"
     assert said.lines[0].endswith(": expires after 30d, read-only after 1h")
     ruled.ok("rules", "set", "/a/b", "--expire-at", "2030-01-02T03:04")
     assert ruled.ok("rules", "list").lines == [
@@ -28,12 +31,14 @@ def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
     ]
     assert ruled.ok("rules", "list", "--json").json_lines() == [
         {
+            "volume": place,
             "path": "/a",
             "expire_at": None,
             "expire_after": 30 * 86_400,
             "read_only_after": 3600,
         },
         {
+            "volume": place,
             "path": "/a/b",
             "expire_at": 1_893_553_440,
             "expire_after": None,
@@ -48,7 +53,8 @@ def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
 def test_a_run(ruled: Cli) -> None:
     ruled.ok("attr", "/top.txt", "--set", "ExpiresAt=1")
     dry = ruled.ok("rules", "run", "--dry-run", "--json").json_lines()
-    assert dry == [{"path": "/top.txt", "action": "expire", "due_ms": 1000}]
+    place = f"{os.getcwd()}/ruled:/"
+    assert dry == [{"volume": place, "path": "/top.txt", "action": "expire", "due_ms": 1000}]
     due, summary = ruled.ok("rules", "run", "--dry-run").lines
     assert due.split() == ["expire", "1970-01-01T00:00:01Z", "/top.txt"]
     assert summary.startswith("dry run: 1 file would expire, 0 files would become read-only in ")
@@ -57,7 +63,7 @@ def test_a_run(ruled: Cli) -> None:
     ruled.ok("stat", "/top.txt")
     said = ruled.ok("rules", "run", "--rate", "100", "--json").json()
     assert (said["expired"], said["read_only"], said["failed"]) == (1, 0, 0)
-    place = said["volume"]
+    assert said["volume"] == place
     assert place.endswith("ruled:/")
     ruled.fails(3, "stat", "/top.txt")
     assert ruled.ok("rules", "run").lines == [

@@ -65,6 +65,8 @@ def test_an_interrupted_rename_is_listed_and_finished(
     assert line.split()[:6] == [txn, "rename", state, "/d", "->", "/e"]
     assert line.endswith("s  lease over")
     document = cli.ok("transactions", place, "--json").json()
+    shown = document.pop("volume")
+    assert cli.ok("transactions", shown, "--json").json()["id"] == txn
     assert document | {"started_ms": 0, "published_ms": 0} == {
         "id": txn,
         "kind": "rename",

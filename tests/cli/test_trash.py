@@ -94,7 +94,7 @@ def test_ls_shows_what_was_deleted(cli: Cli, deleted: dict[str, str], tree_volum
     assert cli.ok("trash", "ls", "/a/b/").lines == [line]
     assert cli.ok("trash", "ls", "/a/bc").lines == []
     (document,) = cli.ok("trash", "ls", "/c", "--json").json_lines()
-    assert document.keys() == {"path", "id", "deleted_ms", "by", "state"}
+    assert document.keys() == {"volume", "path", "id", "deleted_ms", "by", "state"}
     assert (document["path"], document["id"], document["state"]) == ("/c/d", deleted["/c/d"], None)
     cli.ok("trash", "empty", "/c", "--yes")
     assert "  reclaiming  " in cli.ok("trash", "ls", "/c").out
@@ -236,7 +236,7 @@ def test_layout_path_has_an_empty_trash(
     assert cli.ok("trash", "empty", "--yes").lines == [nothing]
 
 
-def test_du_of_the_trash(cli: Cli, deleted: dict[str, str]) -> None:
+def test_du_of_the_trash(cli: Cli, deleted: dict[str, str], tree_volume: str) -> None:
     def lines(*arguments: str) -> list[tuple[str, ...]]:
         return [tuple(line.split()) for line in cli.ok("du", "--trash", *arguments).lines]
 
@@ -249,7 +249,8 @@ def test_du_of_the_trash(cli: Cli, deleted: dict[str, str]) -> None:
         *[("2000", "2", "1", "/a/b"), ("2000", "2", "1", "/a/b"), ("0", "0", "0", "/none")],
     ]
     assert lines("-h", "-s", "/a") == [("2.0K", "2", "1", "/a")]
-    total = {"path": "/c", "bytes": 4, "files": 1, "directories": 1}
+    counts = {"bytes": 4, "files": 1, "directories": 1}
+    total = {"volume": f"{tree_volume}/", "path": "/c", **counts}
     assert cli.ok("du", "--trash", "/c", "--json").json_lines() == [
         total | {"path": "/c/d", "id": deleted["/c/d"]},
         total,

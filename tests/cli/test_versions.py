@@ -27,6 +27,7 @@ def test_versions_are_listed(cli: Cli) -> None:
     found = cli.ok("versions", "/d/f", "--json").json_lines()
     assert [each["size"] for each in found] == [4, 1]
     assert found[0].keys() == {
+        "volume",
         "id",
         "path",
         "state",

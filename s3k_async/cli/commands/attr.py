@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import attribute_texts, status_fields
+from s3k_async.cli.output import attribute_texts
 from s3k_async.cli.path_patterns import for_each_path
-from s3k_async.cli.volume_addresses import parse_address
+from s3k_async.cli.volume_addresses import entry_fields, parse_address
 from s3k_async.model import FileStatus
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
 
 __all__ = ["attr"]
 
@@ -49,20 +54,20 @@ def attr(
         address = parse_address(path)
         client = await clients.of(address)
         if shows:
-            _show(invocation, path, await client.stat(address.path))
+            _show(invocation, path, client, await client.stat(address.path))
             return
         status = await client.set_attributes(
             address.path, mode=bits, uid=uid, gid=gid, read_only=read_only, metadata=metadata
         )
         if invocation.json:
-            invocation.output.json(status_fields(status))
+            invocation.output.json(entry_fields(client, status))
 
     invocation.run(lambda clients: for_each_path(clients, paths, one))
 
 
-def _show(invocation: Invocation, path: str, status: FileStatus) -> None:
+def _show(invocation: Invocation, path: str, client: S3kClient, status: FileStatus) -> None:
     if invocation.json:
-        invocation.output.json(status_fields(status))
+        invocation.output.json(entry_fields(client, status))
         return
     invocation.output.line(f"{path}:")
     for name, text in attribute_texts(status.attributes):

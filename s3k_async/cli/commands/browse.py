@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -34,7 +35,7 @@ from s3k_async.cli.output import (
     time_text,
 )
 from s3k_async.cli.path_patterns import expanded, for_each_path
-from s3k_async.cli.volume_addresses import Address, parse_address, shown
+from s3k_async.cli.volume_addresses import Address, entry_fields, parse_address, shown
 from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
 from s3k_async.listing.globbing import compile_pattern
 from s3k_async.model import ROOT, FileStatus
@@ -124,6 +125,8 @@ def ls(
     for path in operands:
         parse_address(path)
     if (target := _listing_file(file, kind, long=long, human=human)) is not None:
+        if target[1] == "parquet" and _several_volumes(operands):
+            raise click.UsageError("a Parquet listing has no column for the volume: list one")
         _list_to_file(invocation, operands, *target, recursive, everything)
         return
     _list_names(invocation, operands, recursive, long, human, everything)
@@ -160,7 +163,7 @@ def _list_names(
         async with aclosing(_in_order(found)) as statuses:
             async for status in statuses:
                 if invocation.json:
-                    invocation.output.json(status_fields(status))
+                    invocation.output.json(entry_fields(client, status))
                     continue
                 name = status.path if in_full or status.path == top else status.name
                 if with_volume:
@@ -216,13 +219,15 @@ def _list_to_file(
     recursive: bool,
     everything: bool,
 ) -> None:
-    async def listed(addresses: Sequence[Address], clients: Clients) -> AsyncIterator[FileStatus]:
+    async def listed(
+        addresses: Sequence[Address], clients: Clients
+    ) -> AsyncIterator[dict[str, Any]]:
         for address in addresses:
             client = await clients.of(address)
             async for status in client.list(
                 address.path, recursive=recursive, include_uncommitted=everything
             ):
-                yield status
+                yield entry_fields(client, status)
 
     async def batches(
         addresses: Sequence[Address], clients: Clients
@@ -241,8 +246,8 @@ def _list_to_file(
         found = listed(addresses, clients)
         if file != STANDARD_OUTPUT:
             return await write_jsonl(found, file)
-        async for status in found:
-            invocation.output.json(status_fields(status))
+        async for fields in found:
+            invocation.output.json(fields)
         return None
 
     count = invocation.run(work)
@@ -333,7 +338,7 @@ class _Drawing:
         self.directories += status.is_dir
         self.files += status.is_file
         if self._invocation.json:
-            self._invocation.output.json(status_fields(status) | {"depth": depth})
+            self._invocation.output.json(entry_fields(self._client, status) | {"depth": depth})
             return
         branch = self._branches[1] if is_last else self._branches[0]
         self._invocation.output.line(f"{prefix}{branch}{status.name}{'/' if status.is_dir else ''}")
@@ -351,7 +356,7 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
         client = await clients.of(address)
         status = await client.stat(address.path)
         if invocation.json:
-            invocation.output.json(status_fields(status))
+            invocation.output.json(entry_fields(client, status))
             return
         for name, text in _rows(status, shown(client, status.path) if several else status.path):
             invocation.output.line(f"{name:>10}: {text}")
@@ -445,7 +450,7 @@ def find(
         async with aclosing(_in_order(client.find(address.path, **conditions))) as statuses:
             async for status in statuses:
                 if invocation.json:
-                    invocation.output.json(status_fields(status))
+                    invocation.output.json(entry_fields(client, status))
                 else:
                     invocation.output.line(status.path + "/" if status.is_dir else status.path)
 
@@ -496,16 +501,17 @@ def du(
 
     def show(path: str, size: int, files: int, directories: int, **more: str) -> None:
         if invocation.json:
-            invocation.output.json(
-                {"path": path, "bytes": size, "files": files, "directories": directories, **more}
-            )
+            counts = {"bytes": size, "files": files, "directories": directories}
+            invocation.output.json({**more, "path": path, **counts})
             return
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
 
     def showing(client: S3kClient) -> Callable[..., object]:
         """`show` for the paths of a volume."""
-        if not several or invocation.json:
+        if invocation.json:
+            return partial(show, volume=shown(client))
+        if not several:
             return show
         return lambda path, *counts, **more: show(shown(client, path), *counts, **more)
 

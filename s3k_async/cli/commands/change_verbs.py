@@ -14,7 +14,6 @@ from s3k_async.bulk.volume_moves import move_to
 from s3k_async.cli.chunked_work import ChunkResult, OperandOutcome, in_chunks, need_one_way
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
 from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.transfers import (
@@ -26,7 +25,7 @@ from s3k_async.cli.transfers import (
     need_distinct,
     transfer_each,
 )
-from s3k_async.cli.volume_addresses import Address, parse_address, shown
+from s3k_async.cli.volume_addresses import Address, entry_fields, parse_address, shown
 from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
 from s3k_async.model import ROOT, ChangeResult, FileStatus
 
@@ -368,7 +367,7 @@ def _remove_listed(
             progress=progress,
         )
         if recursive and retention:
-            undo.add(shown(client, ROOT), done, retention)
+            undo.add(shown(client), done, retention)
         return done
 
     async def work(clients: Clients) -> ChunkResult:
@@ -422,6 +421,7 @@ async def _make_one(
     make: Callable[[S3kClient, str], Awaitable[FileStatus]],
 ) -> None:
     address = parse_address(path)
-    status = await make(await clients.of(address), address.path)
+    client = await clients.of(address)
+    status = await make(client, address.path)
     if invocation.json:
-        invocation.output.json(status_fields(status))
+        invocation.output.json(entry_fields(client, status))

@@ -10,7 +10,7 @@ import click
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size
-from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.cli.volume_addresses import shown, whole_volume
 
 if TYPE_CHECKING:
     from s3k_async.storage_space import StorageInfo
@@ -30,12 +30,14 @@ def df(invocation: Invocation, volume: str | None, human: bool) -> None:
     """
     address = whole_volume(volume)
 
-    async def work(clients: Clients) -> StorageInfo:
-        return await (await clients.of(address)).storage_info()
+    async def work(clients: Clients) -> tuple[StorageInfo, str]:
+        client = await clients.of(address)
+        return await client.storage_info(), shown(client)
 
-    found = asdict(invocation.run(work))
+    info, place = invocation.run(work)
+    found = asdict(info)
     if invocation.json:
-        invocation.output.json(found)
+        invocation.output.json({"volume": place, **found})
         return
     invocation.output.line(f"{'':5} {'total':>18} {'used':>18} {'free':>18}")
     for name, space in found.items():

@@ -13,10 +13,10 @@ from s3k_async.bulk.local_tree import local_errors
 from s3k_async.bulk.transfer import CHUNK
 from s3k_async.cli.command import Size, VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import plural, status_fields
+from s3k_async.cli.output import plural
 from s3k_async.cli.path_patterns import expanded, for_each_path
 from s3k_async.cli.standard_input import standard_input
-from s3k_async.cli.volume_addresses import parse_address, shown
+from s3k_async.cli.volume_addresses import entry_fields, parse_address, shown
 from s3k_async.errors import CrossVolumeError, InvalidArgumentError, IsDirectoryError
 from s3k_async.model import ChangeResult, FileStatus
 from s3k_async.storage.extents import has_extents
@@ -38,7 +38,7 @@ def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> Non
     if sources.count("-") > 1:
         raise click.UsageError("standard input can be read once")
 
-    async def work(clients: Clients) -> tuple[str, FileStatus, int]:
+    async def work(clients: Clients) -> tuple[S3kClient, FileStatus, int]:
         matches = await expanded(clients, [target])
         if len(matches) > 1:
             raise InvalidArgumentError(
@@ -52,10 +52,10 @@ def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> Non
                 async with aclosing(pieces(source)) as found:
                     async for piece in found:
                         await file.write(piece)
-            return shown(client, address.path), await file.commit(), file.size
+            return client, await file.commit(), file.size
 
-    place, status, size = invocation.run(work)
-    _say(invocation, f"appended {size:,} bytes to {place}", status)
+    client, status, size = invocation.run(work)
+    _say(invocation, f"appended {size:,} bytes to {shown(client, status.path)}", client, status)
 
 
 async def pieces(source: str) -> AsyncGenerator[bytes, None]:
@@ -92,7 +92,7 @@ def truncate(invocation: Invocation, paths: tuple[str, ...], size: int) -> None:
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
-        _say(invocation, "", await client.truncate(address.path, size))
+        _say(invocation, "", client, await client.truncate(address.path, size))
 
     invocation.run(lambda clients: for_each_path(clients, paths, one))
 
@@ -116,7 +116,7 @@ def concat(invocation: Invocation, target: str, sources: tuple[str, ...]) -> Non
 
     place, done = invocation.run(work)
     text = f"appended {plural(done.files, 'file')}, {plural(done.bytes, 'byte')} to {place}"
-    invocation.say(text, files=done.files, bytes=done.bytes)
+    invocation.say(text, target=[place], files=done.files, bytes=done.bytes)
 
 
 @click.command(cls=VolumeCommand)
@@ -138,7 +138,7 @@ def compact(invocation: Invocation, paths: tuple[str, ...], whole: bool, recursi
         address = parse_address(path)
         client = await clients.of(address)
         if not recursive or not (await client.stat(address.path)).is_dir:
-            _say(invocation, "", await client.compact(address.path, whole=whole))
+            _say(invocation, "", client, await client.compact(address.path, whole=whole))
             return
         await for_each(
             [path async for path in _files(client, address.path)],
@@ -158,11 +158,11 @@ async def _files(client: S3kClient, path: str) -> AsyncGenerator[str, None]:
 async def _compact_one(
     invocation: Invocation, client: S3kClient, path: str, *, whole: bool
 ) -> None:
-    _say(invocation, "", await client.compact(path, whole=whole))
+    _say(invocation, "", client, await client.compact(path, whole=whole))
 
 
-def _say(invocation: Invocation, text: str, status: FileStatus) -> None:
+def _say(invocation: Invocation, text: str, client: S3kClient, status: FileStatus) -> None:
     if invocation.json:
-        invocation.output.json(status_fields(status))
+        invocation.output.json(entry_fields(client, status))
     elif text:
         invocation.say(text)

@@ -48,6 +48,7 @@ def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> No
                 digest = await _verified_checksum(reader)
         if invocation.json:
             document = {
+                "volume": shown(client),
                 "path": status.path,
                 "size": status.size,
                 "checksum": digest,
@@ -90,6 +91,7 @@ def count(invocation: Invocation, paths: tuple[str, ...], human: bool) -> None:
         top = await client.stat(address.path)
         if invocation.json:
             document = {
+                "volume": shown(client),
                 "path": top.path,
                 "bytes": total.length,
                 "files": total.file_count,

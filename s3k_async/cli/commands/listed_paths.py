@@ -202,7 +202,7 @@ class _Checks:
 
     async def _opened(self, clients: Clients, check: _VolumeCheck) -> PathVerifier:
         client = await clients.of(check.address)
-        check.name = shown(client, ROOT)
+        check.name = shown(client)
         check.verifier = PathVerifier(
             scope_of(volume_of(client)), self._threads, self._deep, check.report
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from s3k_async.cli.invocation import Clients
-from s3k_async.cli.volume_addresses import Address, parse_address
+from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.listing.selection import Selection
 
@@ -47,6 +47,10 @@ class ObjectPlace:
         from s3k_async.objects import ObjectStore
 
         return ObjectStore(await clients.of(self.address))
+
+    async def shown(self, clients: Clients) -> str:
+        """The place with its volume, in the form of an operand."""
+        return shown(await clients.of(self.address), self.address.path)
 
 
 async def chosen(

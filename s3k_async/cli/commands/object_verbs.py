@@ -24,7 +24,8 @@ from s3k_async.cli.commands.object_transfers import (
 from s3k_async.cli.commands.upload_verbs import upload
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_fields, plural, time_text
-from s3k_async.cli.transfers import SHOWN_TARGETS, local_name, need_distinct
+from s3k_async.cli.transfers import local_name, need_distinct, some_of
+from s3k_async.cli.volume_addresses import shown
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     InvalidArgumentError,
@@ -146,9 +147,10 @@ def mb(invocation: Invocation, buckets: tuple[str, ...], uid: int | None) -> Non
 
     async def one(clients: Clients, text: str) -> None:
         place = ObjectPlace.of_bucket(text)
-        made = await (await place.store(clients)).create_bucket(place.bucket, uid=uid)
+        client, store = await clients.of(place.address), await place.store(clients)
+        made = await store.create_bucket(place.bucket, uid=uid)
         if invocation.json:
-            invocation.output.json(_bucket_fields(made))
+            invocation.output.json({"volume": shown(client), **_bucket_fields(made)})
 
     invocation.run(lambda clients: for_each(buckets, lambda text: one(clients, text)))
 
@@ -195,10 +197,10 @@ def list_objects(
     where = ObjectPlace.of(place) if metadata is None else ObjectPlace.of_bucket(place)
 
     async def work(clients: Clients) -> None:
-        store = await where.store(clients)
+        store, volume = await where.store(clients), shown(await clients.of(where.address))
         if not where.bucket:
             async for bucket in store.list_buckets():
-                _say(invocation, bucket.name, _bucket_fields(bucket))
+                _say(invocation, bucket.name, {"volume": volume, **_bucket_fields(bucket)})
             return
         left, token = limit, after
         while True:
@@ -210,7 +212,7 @@ def list_objects(
                     where.bucket, metadata, after=token, limit=size
                 )
             for each in page.objects:
-                _say(invocation, each.key, _object_fields(each))
+                _say(invocation, each.key, {"volume": volume, **_object_fields(each)})
             if left is not None:
                 left -= len(page.objects)
             if page.token is None or left == 0:
@@ -250,7 +252,8 @@ def info(invocation: Invocation, places: tuple[str, ...], newest: bool) -> None:
             bucket = await store.bucket_info(place.bucket, statistics=True, newest=newest)
             fields = _bucket_fields(bucket)
         if invocation.json:
-            invocation.output.json(fields)
+            volume = shown(await clients.of(place.address))
+            invocation.output.json({"volume": volume, **fields})
             return
         for name, value in fields.items():
             if name.endswith("_ms") and value is not None:
@@ -339,17 +342,21 @@ def _transfer(
     options = CopyOptions(verb, recursive, not no_overwrite, selected)
     found = _copies(sources, target, options, absolute=local)
 
-    async def work(clients: Clients) -> int:
-        copies = found(clients)
+    async def work(clients: Clients) -> tuple[int, str]:
+        copies, count = found(clients), 0
         with local_hint(() if local else (*sources, target)):
             if recursive or len(sources) > 1:
-                return await _each(copies, _tried)
-            async for each in copies:
-                await each.run()
-            return 1
+                count = await _each(copies, _tried)
+            else:
+                async for each in copies:
+                    await each.run()
+                    count += 1
+        is_here = is_local(target, absolute=local)
+        return count, target if is_here else await ObjectPlace.of(target).shown(clients)
 
-    done = invocation.run(work)
-    invocation.say(f"{PAST[verb]} {plural(done, 'object')} to {target}", objects=done)
+    done, place = invocation.run(work)
+    text = f"{PAST[verb]} {plural(done, 'object')} to {place}"
+    invocation.say(text, target=[place], objects=done)
 
 
 def _copies(
@@ -428,10 +435,13 @@ def rm(
             await store.delete(place.bucket, place.key)
             count += 1
 
-    invocation.run(lambda clients: for_each(places, lambda text: one(clients, found[text])))
-    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
-    where = f"{', '.join(places[:SHOWN_TARGETS])}{more}"
-    invocation.say(f"deleted {plural(count, 'object')} from {where}", objects=count)
+    async def work(clients: Clients) -> list[str]:
+        await for_each(places, lambda text: one(clients, found[text]))
+        return [await each.shown(clients) for each in found.values()]
+
+    targets = invocation.run(work)
+    text = f"deleted {plural(count, 'object')} from {some_of(targets)}"
+    invocation.say(text, target=targets, objects=count)
 
 
 def _need_recursive(

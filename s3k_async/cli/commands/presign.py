@@ -11,7 +11,7 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.path_patterns import for_each_path
-from s3k_async.cli.volume_addresses import parse_address
+from s3k_async.cli.volume_addresses import parse_address, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,13 @@ def presign(
         client = await clients.of(address)
         url = await client.presign(address.path, expires=seconds, method=method)
         if invocation.json:
-            document = {"path": address.path, "url": url, "method": method, "expires": seconds}
+            document = {
+                "volume": shown(client),
+                "path": address.path,
+                "url": url,
+                "method": method,
+                "expires": seconds,
+            }
             if url.headers:
                 document["headers"] = list(url.headers)
             invocation.output.json(document)

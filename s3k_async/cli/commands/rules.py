@@ -24,7 +24,6 @@ from s3k_async.cli.volume_addresses import (
     shown,
     whole_volume,
 )
-from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -74,7 +73,7 @@ def set_rule(
             read_only_after=read_only_after,
         )
         text = f"{shown(client, rule.path)}: {_text(rule)}"
-        invocation.say(text, **_fields(rule))
+        invocation.say(text, volume=shown(client), **_fields(rule))
 
     invocation.run(work)
 
@@ -89,7 +88,7 @@ def list_rules(invocation: Invocation, volume: str | None) -> None:
         client = await clients.of(whole_volume(volume))
         for rule in await client.rules():
             if invocation.json:
-                invocation.output.json(_fields(rule))
+                invocation.output.json({"volume": shown(client), **_fields(rule)})
             else:
                 invocation.output.line(f"{rule.path}: {_text(rule)}")
 
@@ -152,21 +151,21 @@ async def _show(invocation: Invocation, client: S3kClient) -> None:
         counts[each.action] += 1
         if invocation.json:
             fields = {"path": each.path, "action": each.action, "due_ms": each.due_ms}
-            invocation.output.json(fields)
+            invocation.output.json({"volume": shown(client), **fields})
         else:
             action = each.action.replace("_", "-")
             invocation.output.line(f"{action}  {time_text(each.due_ms)}  {each.path}")
     if not invocation.json:
         invocation.say(
             f"dry run: {plural(counts['expire'], 'file')} would expire, "
-            f"{plural(counts['read_only'], 'file')} would become read-only in {shown(client, ROOT)}"
+            f"{plural(counts['read_only'], 'file')} would become read-only in {shown(client)}"
         )
 
 
 async def _run(invocation: Invocation, client: S3kClient, rate: float | None) -> None:
     with invocation.meter("rules") as meter:
         result = await client.run_rules(rate=rate, progress=meter.part())
-    place = shown(client, ROOT)
+    place = shown(client)
     invocation.say(
         f"{plural(result.expired, 'file')} expired, {plural(result.read_only, 'file')} became "
         f"read-only in {place}",

@@ -191,10 +191,10 @@ def status(invocation: Invocation, volume: str | None) -> None:
     An object is in both during or after an interrupted move, or after warm: run deletes the hot
     one."""
 
-    async def work(_: Volume, blobs: TieredBlobs) -> TierUsage:
-        return await tier_usage(blobs)
+    async def work(opened: Volume, blobs: TieredBlobs) -> tuple[TierUsage, str]:
+        return await tier_usage(blobs), shown_in(opened.config)
 
-    usage = _with_tiers(invocation, volume, work)
+    usage, place = _with_tiers(invocation, volume, work)
     rows = {
         "hot": (usage.hot_objects, usage.hot_bytes),
         "cold": (usage.cold_objects, usage.cold_bytes),
@@ -204,7 +204,7 @@ def status(invocation: Invocation, volume: str | None) -> None:
         fields = {
             name: {"objects": objects, "bytes": size} for name, (objects, size) in rows.items()
         }
-        invocation.output.json({**fields, "differing": list(usage.differing)})
+        invocation.output.json({"volume": place, **fields, "differing": list(usage.differing)})
         return
     for name, (objects, size) in rows.items():
         invocation.output.line(f"{name:<5} {plural(objects, 'object')}, {plural(size, 'byte')}")

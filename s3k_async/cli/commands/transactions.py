@@ -12,7 +12,7 @@ from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
-from s3k_async.cli.volume_addresses import whole_volume
+from s3k_async.cli.volume_addresses import shown_in, whole_volume
 from s3k_async.errors import BusyError, PathNotFoundError
 from s3k_async.model import ROOT
 from s3k_async.txn.txn_record import TransactionRecord
@@ -52,7 +52,8 @@ def list_transactions(invocation: Invocation, /, volume: str | None) -> None:
         async for record in found.records():
             runs = found.lease_runs(record)
             if invocation.json:
-                invocation.output.json(_document(record) | {"lease_runs": runs})
+                place = shown_in(opened.config)
+                invocation.output.json({"volume": place, **_document(record), "lease_runs": runs})
             else:
                 invocation.output.line(_line(record, runs=runs))
 
@@ -88,9 +89,8 @@ def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
         }
         for record in records:
             if record.id not in over:
-                _tell(
-                    invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}"
-                )
+                why = f"its lease runs until {time_text(record.lease_ms)}"
+                _tell(invocation, opened, record, "left", why)
         await for_each(tuple(over), lambda txn: _finish(invocation, opened, over[txn]))
 
     _run(invocation, volume, work)
@@ -112,14 +112,23 @@ async def _finish(invocation: Invocation, opened: Volume, record: TransactionRec
     if not await opened.store.resolver.complete(record):
         raise BusyError("another client has taken over the transaction", path=record.id)
     if record.kind == "mark":
-        _tell(invocation, record, "released")
+        _tell(invocation, opened, record, "released")
     else:
-        _tell(invocation, record, "completed" if record.is_published else "aborted")
+        outcome = "completed" if record.is_published else "aborted"
+        _tell(invocation, opened, record, outcome)
 
 
-def _tell(invocation: Invocation, record: TransactionRecord, outcome: str, why: str = "") -> None:
+def _tell(
+    invocation: Invocation,
+    opened: Volume,
+    record: TransactionRecord,
+    outcome: str,
+    why: str = "",
+) -> None:
     text = f"{outcome}: {record.id}  {record.kind}  {_what(record)}"
-    invocation.say(f"{text} ({why})" if why else text, **_document(record), outcome=outcome)
+    place = shown_in(opened.config)
+    said = f"{text} ({why})" if why else text
+    invocation.say(said, volume=place, **_document(record), outcome=outcome)
 
 
 def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Awaitable[T]]) -> T:

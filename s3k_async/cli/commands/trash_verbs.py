@@ -13,9 +13,10 @@ from s3k_async.bulk.publish import is_below
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.durations import duration_option, time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.output import plural, status_fields, time_text
+from s3k_async.cli.output import plural, time_text
 from s3k_async.cli.volume_addresses import (
     Address,
+    entry_fields,
     object_id_of,
     parse_address,
     shown,
@@ -68,7 +69,7 @@ def list_trash(invocation: Invocation, /, path: str) -> None:
         client = await clients.of(address)
         for item in await deleted_below(client, normalize(address.path)):
             if invocation.json:
-                invocation.output.json(_item_fields(item))
+                invocation.output.json({"volume": shown(client), **_item_fields(item)})
             else:
                 time, state, by = time_text(item.when_ms), item.state or "-", item.by or "-"
                 invocation.output.line(f"{item.id}  {time}  {state:<10}  {by}  {item.was}")
@@ -107,7 +108,7 @@ def restore(invocation: Invocation, operands: tuple[str, ...], to: str | None) -
             raise PathExistsError(
                 f"{error.message}; --to restores the directory at another path", path=error.path
             ) from error
-        invocation.say(f"restored {shown(client, status.path)}", **status_fields(status))
+        invocation.say(f"restored {shown(client, status.path)}", **entry_fields(client, status))
 
     invocation.run(lambda clients: for_each(operands, lambda each: one(clients, each)))
 
@@ -182,7 +183,7 @@ def retention(invocation: Invocation, /, volume: str | None, seconds: int | None
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
-        place = shown(client, ROOT)
+        place = shown(client)
         if seconds is None:
             _show_retention(invocation, place, await client.trash().retention())
             return

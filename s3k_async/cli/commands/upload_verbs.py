@@ -12,7 +12,7 @@ from s3k_async.cli.commands.in_place import pieces
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import time_text
-from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address, shown
 from s3k_async.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -50,17 +50,19 @@ def _split(text: str, *, needs_key: bool = True) -> tuple[str, str]:
 def create(invocation: Invocation, target: str, lifetime: int | None) -> None:
     """Begin an upload, and print its id."""
 
-    async def work(clients: Clients) -> UploadInfo:
+    async def work(clients: Clients) -> None:
         store, (bucket, key) = await _store(clients, parse_address(target)), _split(target)
         if lifetime is None:
-            return await store.create_upload(bucket, key)
-        return await store.create_upload(bucket, key, lifetime=lifetime)
+            made = await store.create_upload(bucket, key)
+        else:
+            made = await store.create_upload(bucket, key, lifetime=lifetime)
+        if invocation.json:
+            volume = shown(await clients.of(parse_address(target)))
+            invocation.output.json({"volume": volume, **_upload_fields(made)})
+        else:
+            invocation.output.line(made.id)
 
-    made = invocation.run(work)
-    if invocation.json:
-        invocation.output.json(_upload_fields(made))
-    else:
-        invocation.output.line(made.id)
+    invocation.run(work)
 
 
 @upload.command(name="ls", cls=VolumeCommand)
@@ -72,11 +74,12 @@ def list_pending(invocation: Invocation, bucket: str) -> None:
 
     async def work(clients: Clients) -> None:
         store = await _store(clients, parse_address(bucket))
+        volume = shown(await clients.of(parse_address(bucket)))
         after = ""
         while page := await store.list_uploads(_split(bucket, needs_key=False)[0], after=after):
             for each in page:
                 if invocation.json:
-                    invocation.output.json(_upload_fields(each))
+                    invocation.output.json({"volume": volume, **_upload_fields(each)})
                 else:
                     time = time_text(each.expires_ms)
                     invocation.output.line(f"{each.id}  {time}  {each.key}")
@@ -160,14 +163,19 @@ def parts(invocation: Invocation, volume: str, upload_id: str) -> None:
 def complete(invocation: Invocation, volume: str, upload_id: str) -> None:
     """Publish the parts of an upload as the object, which is created or replaced."""
 
-    async def work(clients: Clients) -> tuple[str, str, int]:
-        made = await (await _store(clients, parse_volume_address(volume))).complete_upload(
-            upload_id
+    async def work(clients: Clients) -> None:
+        address = parse_volume_address(volume)
+        made = await (await _store(clients, address)).complete_upload(upload_id)
+        client = await clients.of(address)
+        invocation.say(
+            f"completed {shown(client, f'/{made.bucket}/{made.key}')}, {made.size:,} bytes",
+            volume=shown(client),
+            bucket=made.bucket,
+            key=made.key,
+            size=made.size,
         )
-        return made.bucket, made.key, made.size
 
-    bucket, key, size = invocation.run(work)
-    invocation.say(f"completed /{bucket}/{key}, {size:,} bytes", bucket=bucket, key=key, size=size)
+    invocation.run(work)
 
 
 @upload.command(name="abort", cls=VolumeCommand)

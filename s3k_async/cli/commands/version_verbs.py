@@ -58,7 +58,7 @@ def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
             )
         for each in found:
             if invocation.json:
-                invocation.output.json(_version_fields(each))
+                invocation.output.json({"volume": shown(client), **_version_fields(each)})
             else:
                 invocation.output.line(_version_line(each))
 
@@ -189,19 +189,19 @@ def restore(invocation: Invocation, path: str, at: str, delete: bool, yes: bool)
     time_ms = past_time(at, "--at")
     address = parse_address(path)
 
-    async def work(clients: Clients) -> tuple[PastResult, str]:
+    async def work(clients: Clients) -> tuple[PastResult, str, str]:
         client = await clients.of(address)
         assert time_ms is not None
         with invocation.meter("restore") as meter:
             done = await client.restore(
                 address.path, time_ms, delete=delete, dry_run=not yes, progress=meter.part()
             )
-        return done, shown(client, normalize(address.path))
+        return done, shown(client, normalize(address.path)), shown(client)
 
-    result, place = invocation.run(work)
+    result, place, volume = invocation.run(work)
     for change in result.changes:
         if invocation.json:
-            invocation.output.json(_change_fields(change))
+            invocation.output.json({"volume": volume, **_change_fields(change)})
         else:
             invocation.output.line(_change_line(change))
     _say_restored(invocation, result, place, yes=yes)

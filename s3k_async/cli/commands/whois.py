@@ -10,7 +10,7 @@ import click
 
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
-from s3k_async.cli.volume_addresses import Address
+from s3k_async.cli.volume_addresses import Address, shown
 from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.object_owner import ObjectOwner, OwnerState, owner_of
@@ -51,7 +51,7 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
 
         async def one(physical: str) -> None:
             try:
-                _show(invocation, await owner_of(volume_of(client), physical))
+                _show(invocation, client, await owner_of(volume_of(client), physical))
             except InvalidArgumentError:
                 if not is_uri(physical):
                     raise
@@ -68,7 +68,7 @@ def whois(invocation: Invocation, objects: tuple[str, ...]) -> None:
                     "no file outside the trash refers to the object", path=physical
                 )
             for owner in adopters[physical]:
-                _show(invocation, owner)
+                _show(invocation, client, owner)
 
         await for_each(foreign, each)
 
@@ -90,7 +90,8 @@ async def _adopters(client: S3kClient, uris: Sequence[str]) -> dict[str, list[Ob
     return {uri: sorted(owners, key=lambda each: each.path) for uri, owners in found.items()}
 
 
-def _show(invocation: Invocation, owner: ObjectOwner) -> None:
+def _show(invocation: Invocation, client: S3kClient, owner: ObjectOwner) -> None:
     text = _TEXTS[owner.state].format(path=owner.path, version=owner.version)
     missing = "" if owner.size is not None else "; the object does not exist"
-    invocation.say(f"{owner.key}: {text}{missing}", **asdict(owner))
+    place = shown(client)
+    invocation.say(f"{owner.key}: {text}{missing}", volume=place, **asdict(owner))
