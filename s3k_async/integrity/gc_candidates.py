@@ -25,7 +25,7 @@ from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.integrity.gc_rules import Ages, Verdict
 from s3k_async.oplog.segment_ids import SegmentIds
 
-__all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
+__all__ = ["CandidateReader", "CandidateWriter", "Header", "document_of", "verdict_from"]
 
 FORMAT: Final = 1
 _ROOM: Final = f"{TEMPORARY_ROOM}; or write the list to a file elsewhere (--list)"
@@ -104,7 +104,7 @@ class CandidateWriter:
     def candidate(self, verdict: Verdict) -> None:
         """Add an unreferenced physical object."""
         self.end.candidates += 1
-        self._line(asdict(verdict))
+        self._line(document_of(verdict))
 
     def _line(self, document: dict[str, Any]) -> None:
         with self._writing():
@@ -207,8 +207,13 @@ def _incomplete(path: str) -> End:
     raise InvalidArgumentError("the list of candidates is incomplete; mark again", path=path)
 
 
+def document_of(verdict: Verdict) -> dict[str, Any]:
+    """The JSON object of a verdict."""
+    return {**asdict(verdict), "blob": verdict.blob._asdict()}
+
+
 def verdict_from(document: dict[str, Any]) -> Verdict:
-    """A verdict from its JSON object (`asdict`)."""
+    """A verdict from its JSON object."""
     document["blob"] = BlobInfo(**document["blob"])
     document["paths"] = tuple(document["paths"])
     document["operations"] = tuple(

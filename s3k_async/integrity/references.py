@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Final
 
 from s3k_async.backends.ports.items import PARTITION, SORT, Item, ItemStore
 from s3k_async.backends.ports.pagination import query_all, scan_all
@@ -15,9 +16,9 @@ from s3k_async.integrity.gc_rules import PHYSICAL_KEY, KeyOf
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.physical import is_uri
-from s3k_async.table.keys import is_entry_partition
+from s3k_async.table.keys import ENTRY_PREFIXES
 from s3k_async.txn.txn_record import PART_SEPARATOR, TRANSACTION_PARTITION
-from s3k_async.txn.upload_items import is_upload_partition
+from s3k_async.txn.upload_items import UPLOAD_PREFIXES
 from s3k_async.txn.volume_record import LOCK, RECORD_KEY, STATE, same_record
 from s3k_async.txn.write_intent import parse_intent
 
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 _ANY = "00000000-0000-0000-0000-000000000000"
+
+_NAMING: Final = (*ENTRY_PREFIXES, *UPLOAD_PREFIXES)
+"""How the partitions begin whose items may reference data."""
 
 SEGMENTS = 4
 """Segments of the table that are scanned concurrently."""
@@ -118,11 +122,7 @@ async def scan_segment(
 ) -> AsyncIterator[list[Item]]:
     """The items of entries and of multipart uploads in one part of the table, page by page."""
     async for page in scan_all(items, segment, segments):
-        yield [item for item in page if _may_name(str(item[PARTITION]))]
-
-
-def _may_name(partition: str) -> bool:
-    return is_entry_partition(partition) or is_upload_partition(partition)
+        yield [item for item in page if str(item[PARTITION]).startswith(_NAMING)]
 
 
 def digest_of(items: Iterable[Item]) -> int:

@@ -17,7 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
@@ -30,6 +30,7 @@ from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.key_ranges import KeyRange, list_range_pages
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import LogFormatError
+from s3k_async.integrity.gc_candidates import document_of
 from s3k_async.integrity.gc_mark import (
     CollectedData,
     Marked,
@@ -236,7 +237,7 @@ def judge_objects(terms: GcSettings, batches: Iterable[pa.RecordBatch]) -> Batch
                     yield (
                         hash_of(object_id),
                         "candidate",
-                        json.dumps(asdict(verdict), separators=(",", ":")),
+                        json.dumps(document_of(verdict), separators=(",", ":")),
                     )
         yield from counts_of(mark_filter.done)
 

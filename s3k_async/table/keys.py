@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from s3k_async import _native
 from s3k_async._native import Entries
@@ -19,6 +19,7 @@ from s3k_async.model import TRASH_ID, Entry, HashName, LayoutName
 
 __all__ = [
     "BY_ID",
+    "ENTRY_PREFIXES",
     "ROOT_KEY",
     "TRASH_FOLDER",
     "TRASH_ID",
@@ -29,6 +30,8 @@ __all__ = [
 
 _PATH_PREFIX = "ks://"
 _TREE_PREFIX = "s3k:tree/"
+ENTRY_PREFIXES: Final = (_PATH_PREFIX, _TREE_PREFIX)
+"""How the partitions of entries begin, in any volume and layout."""
 BY_ID = "/.directory"
 """The parent of the paths that are shown for entries whose path is not known, in layout `tree`."""
 TRASH_FOLDER = "/.trash"
@@ -183,4 +186,4 @@ class KeyScheme:
 def is_entry_partition(partition: str) -> bool:
     """Whether a partition holds entries, of any volume and layout; every other one holds records of
     ours, or foreign items."""
-    return partition.startswith((_PATH_PREFIX, _TREE_PREFIX))
+    return partition.startswith(ENTRY_PREFIXES)

@@ -17,6 +17,7 @@ __all__ = [
     "ENDED",
     "STATE",
     "UPLOAD_ID",
+    "UPLOAD_PREFIXES",
     "MultipartUpload",
     "PartInfo",
     "UploadState",
@@ -38,6 +39,8 @@ _RECORDS: Final = f"{_PREFIX}-sf"
 """Followed by the number of a partition."""
 _PARTS: Final = f"{_PREFIX}/"
 """Followed by the id of an upload, all of whose parts are in the partition."""
+UPLOAD_PREFIXES: Final = (_RECORDS, _PARTS)
+"""How the partitions of uploads and their parts begin."""
 _HEX: Final = "0123456789abcdef"
 """The first digit of an id gives the partition of its record: so the partitions, one after the
 other, are in the order of the ids."""
@@ -131,7 +134,7 @@ class PartInfo:
 
 def is_upload_partition(partition: str) -> bool:
     """Whether a partition holds records of uploads or of parts."""
-    return partition.startswith((_RECORDS, _PARTS))
+    return partition.startswith(UPLOAD_PREFIXES)
 
 
 def is_part_partition(partition: str) -> bool:

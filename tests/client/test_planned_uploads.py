@@ -102,7 +102,7 @@ def give_other_tags(fs: S3kClient) -> None:
     put = blobs.put
 
     async def tagged(key: str, data: Buffer, **conditions: Any) -> BlobInfo:
-        return replace(await put(key, data, **conditions), etag="other")
+        return (await put(key, data, **conditions))._replace(etag="other")
 
     blobs.put = tagged  # type: ignore[method-assign] # mypy has no other way to replace a method
 

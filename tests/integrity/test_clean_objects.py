@@ -106,7 +106,7 @@ def removed(before: Entry) -> LogRecord:
 
 
 def blob_of(entry: Entry, **changes: Any) -> BlobInfo:
-    return replace(BlobInfo(str(entry.physical), entry.size, "any", 5), **changes)
+    return BlobInfo(str(entry.physical), entry.size, "any", 5)._replace(**changes)
 
 
 def of_entry(entry: Entry) -> Fact:

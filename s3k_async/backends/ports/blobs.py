@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from s3k_async.storage_space import StorageSpace
 
@@ -35,11 +35,10 @@ MAX_COPIED_PART = 5 * 1024**3
 """Bytes in one UploadPartCopy."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlobInfo:
-    """One blob. `size` in bytes, `etag` opaque, `mtime_ms` by the store's own clock (0 where a call
-    cannot tell), `version` the id of its version (empty where the store keeps none, or a call
-    cannot tell)."""
+class BlobInfo(NamedTuple):
+    """One blob; a tuple, since listings make millions of them. `size` in bytes, `etag` opaque,
+    `mtime_ms` by the store's own clock (0 where a call cannot tell), `version` the id of its
+    version (empty where the store keeps none, or a call cannot tell)."""
 
     key: str
     size: int

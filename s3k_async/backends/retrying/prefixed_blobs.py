@@ -124,7 +124,12 @@ class PrefixedBlobs:
     ) -> BlobPage:
         full = self._prefix + after if after else ""
         page = await self._store.list(self._prefix + prefix, cursor=cursor, limit=limit, after=full)
-        return BlobPage([self.relative(info) for info in page.blobs], page.next)
+        start = len(self._prefix)
+        blobs = [
+            BlobInfo(key[start:], size, etag, mtime_ms, version)
+            for key, size, etag, mtime_ms, version in page.blobs
+        ]
+        return BlobPage(blobs, page.next)
 
     async def start_upload(self, key: str) -> Upload:
         return _Upload(self, await self._store.start_upload(self._prefix + key))
@@ -175,8 +180,7 @@ class PrefixedBlobs:
 
     def relative(self, info: BlobInfo) -> BlobInfo:
         """A blob of the underlying store, with its key relative to the prefix."""
-        key = info.key.removeprefix(self._prefix)
-        return BlobInfo(key, info.size, info.etag, info.mtime_ms, info.version)
+        return info._replace(key=info.key.removeprefix(self._prefix))
 
 
 class _Upload:
