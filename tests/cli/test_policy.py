@@ -24,6 +24,7 @@ from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.cli.conftest import Cli, Done
+from tests.cli.upload_scenes import LOOKS, OPENING, UPLOADS
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before, without
 from tests.engines.process import Engine
@@ -444,6 +445,21 @@ def test_a_writer(guarded: Guarded, layout: LayoutName) -> None:
 
 
 @on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_multipart_uploads_need_these_actions(guarded: Guarded) -> None:
+    for name, upload in UPLOADS.items():
+        guarded.used.clear()
+        guarded.perform_all({name: upload.scene()}, "writer")
+        assert guarded.used == OPENING | upload.needs | upload.wants, name
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["tree"])
+def test_multipart_uploads_in_layout_tree(guarded: Guarded) -> None:
+    guarded.perform_all({name: each.scene() for name, each in UPLOADS.items()}, "writer")
+
+
+@on_engines
 @in_both_layouts
 def test_a_collector(guarded: Guarded, cli: Cli) -> None:
     cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
@@ -565,6 +581,46 @@ def test_what_is_denied_is_a_named_error(guarded: Guarded, action: str) -> None:
         errors = {type(error) for _, error in caught.value.failures}
         assert errors == {PermissionDeniedError}
     assert {each.action for each in guarded.lacking} == {action}
+
+
+def need_explained(error: PermissionDeniedError, action: str) -> None:
+    """The error names what was denied, where, and what to do."""
+    assert f"grant {action}; s3k policy prints the permissions of a role" in str(error)
+    assert error.path
+    assert error.path in str(error)
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+@pytest.mark.parametrize("verb", sorted(UPLOADS))
+def test_what_is_denied_to_an_upload_is_a_named_error(guarded: Guarded, verb: str) -> None:
+    upload = UPLOADS[verb]
+    for action in sorted(upload.needs):
+        with pytest.raises((PermissionDeniedError, PartialFailureError)) as caught:
+            guarded.perform(upload.scene(), without(guarded.policy("writer"), action))
+        errors: Sequence[BaseException] = [caught.value]
+        if isinstance(caught.value, PartialFailureError):
+            errors = [error for _, error in caught.value.failures]
+        for error in errors:
+            assert type(error) is PermissionDeniedError
+            need_explained(error, action)
+        assert {each.action for each in guarded.lacking} == {action}
+    for action in sorted(upload.wants):
+        guarded.perform(upload.scene(), without(guarded.policy("writer"), action))
+        assert action in {each.action for each in guarded.gate.denied}
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_a_reader_only_looks_at_uploads(guarded: Guarded) -> None:
+    policy = guarded.policy("reader")
+    guarded.perform_all({name: each.scene() for name, each in LOOKS.items()}, "reader")
+    for name in UPLOADS.keys() - LOOKS.keys():
+        with pytest.raises(PermissionDeniedError) as caught:
+            guarded.perform(UPLOADS[name].scene(), policy)
+        (action,) = {each.action for each in guarded.lacking}
+        assert action in UPLOADS[name].needs - actions_of(policy)
+        need_explained(caught.value, action)
 
 
 @on_engines
