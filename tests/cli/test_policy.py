@@ -484,6 +484,21 @@ def test_an_operator(guarded: Guarded, cli: Cli) -> None:
     assert guarded.used >= more - there
 
 
+@on_engines
+@in_both_layouts
+def test_an_operator_restores_a_lost_table(guarded: Guarded, cli: Cli) -> None:
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
+    asyncio.run(drop_table(guarded.config))
+    guarded.under(guarded.policy("operator"), partial(cli.ok, "fsck", "restore", VOLUME, "--yes"))
+    assert guarded.lacking == []
+    assert cli.ok("cat", f"{VOLUME}/d/f").output == b"one"
+
+
+async def drop_table(config: VolumeConfig) -> None:
+    async with S3kClient(config=config) as fs:
+        await fs._volume().table.drop()
+
+
 @dataclass(frozen=True)
 class NewVolume:
     """A volume that does not exist, on moto, which has continuous backups."""

@@ -19,7 +19,6 @@ from s3k_async.txn import volume_lock
 from s3k_async.volumes.iam_policies import ROLES, Role
 from tests.cli.conftest import Cli
 from tests.cli.upload_scenes import LOOKS, UPLOADS
-from tests.client.request_scenes import Scene
 from tests.engines.moto_iam import MotoIam, moto_iam
 
 pytestmark = pytest.mark.engine
@@ -49,21 +48,6 @@ class Guarded:
         self.monkeypatch.setenv("S3K_ACCESS_KEY_ID", access)
         self.monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", secret)
         self.iam.enforce(on=user != "root")
-
-    def perform(self, scene: Scene, user: str) -> None:
-        """A scene, whose call alone, with the opening of its client, is that of a user."""
-        self.become("root")
-        asyncio.run(self._prepare(scene))
-        self.become(user)
-        asyncio.run(self._call(scene, user))
-
-    async def _prepare(self, scene: Scene) -> None:
-        async with S3kClient(config=self.config("root")) as fs:
-            await scene.before(fs)
-
-    async def _call(self, scene: Scene, user: str) -> None:
-        async with S3kClient(config=self.config(user)) as fs:
-            await scene.call(fs)
 
     def config(self, user: str) -> VolumeConfig:
         """The volume as a user opens it."""
@@ -163,11 +147,25 @@ def test_a_wrong_secret_key(guarded: Guarded) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_multipart_uploads(guarded: Guarded, role: Role) -> None:
     """All roles that write may run them, readers only look."""
-    for name, upload in UPLOADS.items():
-        if role != "reader" or name in LOOKS:
-            guarded.perform(upload.scene(), role)
-            continue
-        with pytest.raises(PermissionDeniedError) as caught:
-            guarded.perform(upload.scene(), role)
-        assert caught.value.path, name
-        assert "; s3k policy prints the permissions of a role" in str(caught.value), name
+    scenes = {name: each.scene() for name, each in UPLOADS.items()}
+
+    async def prepare() -> None:
+        async with S3kClient(config=guarded.config("root")) as fs:
+            for scene in scenes.values():
+                await scene.before(fs)
+
+    async def perform() -> None:
+        async with S3kClient(config=guarded.config(role)) as fs:
+            for name, scene in scenes.items():
+                if role != "reader" or name in LOOKS:
+                    await scene.call(fs)
+                    continue
+                with pytest.raises(PermissionDeniedError) as caught:
+                    await scene.call(fs)
+                assert caught.value.path, name
+                assert "; s3k policy prints the permissions of a role" in str(caught.value), name
+
+    guarded.cli.ok("rm", f"{VOLUME}/d/f")
+    asyncio.run(prepare())
+    guarded.become(role)
+    asyncio.run(perform())

@@ -35,6 +35,8 @@ class UploadScene:
     """Actions without which the call fails, beside those of the opening."""
     wants: frozenset[str] = frozenset()
     """Actions without which it leaves data or items to garbage collection."""
+    lifetime: float = 600.0
+    """Seconds until garbage collection may abort the upload."""
 
     def scene(self) -> Scene:
         """Its scene, which begins an upload of its own."""
@@ -42,17 +44,22 @@ class UploadScene:
 
         async def before(fs: S3kClient) -> None:
             objects = ObjectStore(fs)
-            await fs.write("/d/f", bytes(LEAST_COPY + 1))
-            begun.append((await objects.create_upload("d", "k", lifetime=0.001)).id)
+            if not await fs.exists("/d/f"):
+                await fs.write("/d/f", bytes(LEAST_COPY + 1))
+            begun.append((await objects.create_upload("d", "k", lifetime=self.lifetime)).id)
             await objects.put_part(begun[-1], 1, b"part")
 
         return Scene(lambda fs: self.verb(ObjectStore(fs), begun[-1]), before)
 
 
 def _needing(
-    verb: Callable[[ObjectStore, str], Awaitable[object]], needs: str, wants: str = ""
+    verb: Callable[[ObjectStore, str], Awaitable[object]],
+    needs: str,
+    wants: str = "",
+    *,
+    lifetime: float = 600.0,
 ) -> UploadScene:
-    return UploadScene(verb, _actions(needs), _actions(wants))
+    return UploadScene(verb, _actions(needs), _actions(wants), lifetime)
 
 
 def _actions(names: str) -> frozenset[str]:
@@ -82,7 +89,7 @@ UPLOADS: Final = {
     "copy_part": _needing(
         lambda objects, upload: objects.copy_part(upload, 0, "d", "f"), "PutObject PutItem"
     ),
-    "copy_part, inside the service": _needing(
+    "copy_part, a range inside the service": _needing(
         lambda objects, upload: objects.copy_part(upload, 0, "d", "f", offset=1),
         "PutObject PutItem",
     ),
@@ -97,7 +104,9 @@ UPLOADS: Final = {
         "ListBucket",
     ),
     "expire_uploads": _needing(
-        lambda objects, _: objects.expire_uploads(), "DeleteItem Query UpdateItem"
+        lambda objects, _: objects.expire_uploads(),
+        "DeleteItem Query UpdateItem",
+        lifetime=0.001,
     ),
 }
 """Each verb by its name."""
