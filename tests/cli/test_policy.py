@@ -347,6 +347,12 @@ def test_buckets_of_adopted_objects(cli: Cli) -> None:
     cli.fails(2, "policy", "reader", VOLUME, *where, "--adopted", "")
 
 
+def test_only_roles_that_read_files_read_versions() -> None:
+    """Garbage collection reads no adopted objects, which alone have a version."""
+    reading = {role for role in ROLES if actions_of(iam_policy(AT_AWS, role)) >= ELSEWHERE}
+    assert reading == {*ROLES} - {"gc"}
+
+
 def test_the_key_of_a_table(cli: Cli) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/5f0a6f0e"
     reading = {"kms:Decrypt", "kms:DescribeKey"}
