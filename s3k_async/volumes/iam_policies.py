@@ -4,15 +4,15 @@ Actions and resources are those of "Actions, resources, and condition keys" for 
 Amazon S3 in the AWS Service Authorization Reference. A transaction of DynamoDB needs the actions of
 its parts. Everybody may list the data of a volume: without that permission S3 does not tell a
 missing object from a forbidden one. GetObjectVersion is for adopted objects of a versioned bucket,
-which are read at their recorded version. Adoption needs no further action, since HeadObject returns
-the version id. DynamoDB uses the KMS key of a table with the permissions of its caller ("DynamoDB
-encryption at rest usage notes" in the Amazon DynamoDB Developer Guide).
+which are read at their recorded version, by all roles but `gc`. Adoption needs no further action,
+since HeadObject returns the version id. DynamoDB uses the KMS key of a table with the permissions
+of its caller ("DynamoDB encryption at rest usage notes" in the Amazon DynamoDB Developer Guide).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from s3k_async.backends.retrying.prefixed_items import CATALOG
@@ -72,10 +72,13 @@ _SPARK: Final = _WRITER.plus(
     table=("Scan", "BatchWriteItem"),
     buckets=("ListBucket", "ListBucketMultipartUploads"),
 )
+_COLLECTOR: Final = _WRITER.plus(
+    table=("Scan",), buckets=("ListBucket", "ListBucketMultipartUploads")
+)
 _NEEDS: Final[dict[Role, Needs]] = {
     "reader": _READER,
     "writer": _WRITER,
-    "gc": _WRITER.plus(table=("Scan",), buckets=("ListBucket", "ListBucketMultipartUploads")),
+    "gc": replace(_COLLECTOR, data=_COLLECTOR.data - {"GetObjectVersion"}),
     "spark": _SPARK,
     "operator": _SPARK.plus(
         table=(

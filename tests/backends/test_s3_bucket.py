@@ -118,6 +118,32 @@ async def test_a_refusal_without_a_document_names_what_was_denied(
     await blobs.close()
 
 
+@pytest.mark.parametrize(
+    ("text", "to", "grant"),
+    [
+        (
+            "User: u is not authorized to perform: s3:PutObject on resource: arn:aws:s3:::data/k",
+            "",
+            "s3:PutObject",
+        ),
+        ("Access Denied", " to PutObject", "its permission"),
+    ],
+)
+async def test_a_refusal_names_operation_object_and_remedy(
+    proxy: FaultProxy, s3_adapter: type[S3Blobs], text: str, to: str, grant: str
+) -> None:
+    proxy.rule(s3_error("AccessDenied", text, status=403))
+    blobs = bucket(proxy.url, adapter=s3_adapter)
+    with pytest.raises(PermissionDeniedError) as caught:
+        await blobs.put("k", b"1")
+    await blobs.close()
+    assert caught.value.message == (
+        f"the service answered AccessDenied{to}: {text}: grant {grant}; s3k policy prints the "
+        "permissions of a role"
+    )
+    assert caught.value.path == blobs.uri("k")
+
+
 @pytest.mark.parametrize("name", ["Has Spaces", "x/y", ""])
 async def test_a_name_that_no_bucket_can_have(name: str, s3_adapter: type[S3Blobs]) -> None:
     blobs = bucket("http://127.0.0.1:9", name=name, adapter=s3_adapter)

@@ -24,6 +24,7 @@ from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.destruction import destroy_volume
 from s3k_async.volumes.iam_policies import ROLES, Role, iam_policy
 from tests.cli.conftest import Cli, Done
+from tests.cli.upload_scenes import LOOKS, OPENING, UPLOADS
 from tests.client.request_scenes import SCENES, TRASH_SCENES, Scene
 from tests.engines.iam_gate import ACCOUNT, Access, Gate, gate_before, without
 from tests.engines.process import Engine
@@ -346,6 +347,12 @@ def test_buckets_of_adopted_objects(cli: Cli) -> None:
     cli.fails(2, "policy", "reader", VOLUME, *where, "--adopted", "")
 
 
+def test_only_roles_that_read_files_read_versions() -> None:
+    """Garbage collection reads no adopted objects, which alone have a version."""
+    reading = {role for role in ROLES if actions_of(iam_policy(AT_AWS, role)) >= ELSEWHERE}
+    assert reading == {*ROLES} - {"gc"}
+
+
 def test_the_key_of_a_table(cli: Cli) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/5f0a6f0e"
     reading = {"kms:Decrypt", "kms:DescribeKey"}
@@ -444,6 +451,21 @@ def test_a_writer(guarded: Guarded, layout: LayoutName) -> None:
 
 
 @on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_multipart_uploads_need_these_actions(guarded: Guarded) -> None:
+    for name, upload in UPLOADS.items():
+        guarded.used.clear()
+        guarded.perform_all({name: upload.scene()}, "writer")
+        assert guarded.used == OPENING | upload.needs | upload.wants, name
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["tree"])
+def test_multipart_uploads_in_layout_tree(guarded: Guarded) -> None:
+    guarded.perform_all({name: each.scene() for name, each in UPLOADS.items()}, "writer")
+
+
+@on_engines
 @in_both_layouts
 def test_a_collector(guarded: Guarded, cli: Cli) -> None:
     cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
@@ -466,6 +488,21 @@ def test_an_operator(guarded: Guarded, cli: Cli) -> None:
     there = {"s3:CreateBucket", "dynamodb:UpdateContinuousBackups"}  # in the next test
     more = actions_of(guarded.policy("operator")) - actions_of(guarded.policy("writer"))
     assert guarded.used >= more - there
+
+
+@on_engines
+@in_both_layouts
+def test_an_operator_restores_a_lost_table(guarded: Guarded, cli: Cli) -> None:
+    cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"one")
+    asyncio.run(drop_table(guarded.config))
+    guarded.under(guarded.policy("operator"), partial(cli.ok, "fsck", "restore", VOLUME, "--yes"))
+    assert guarded.lacking == []
+    assert cli.ok("cat", f"{VOLUME}/d/f").output == b"one"
+
+
+async def drop_table(config: VolumeConfig) -> None:
+    async with S3kClient(config=config) as fs:
+        await fs._volume().table.drop()
 
 
 @dataclass(frozen=True)
@@ -565,6 +602,46 @@ def test_what_is_denied_is_a_named_error(guarded: Guarded, action: str) -> None:
         errors = {type(error) for _, error in caught.value.failures}
         assert errors == {PermissionDeniedError}
     assert {each.action for each in guarded.lacking} == {action}
+
+
+def need_explained(error: PermissionDeniedError, action: str) -> None:
+    """The error names what was denied, where, and what to do."""
+    assert f"grant {action}; s3k policy prints the permissions of a role" in str(error)
+    assert error.path
+    assert error.path in str(error)
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+@pytest.mark.parametrize("verb", sorted(UPLOADS))
+def test_what_is_denied_to_an_upload_is_a_named_error(guarded: Guarded, verb: str) -> None:
+    upload = UPLOADS[verb]
+    for action in sorted(upload.needs):
+        with pytest.raises((PermissionDeniedError, PartialFailureError)) as caught:
+            guarded.perform(upload.scene(), without(guarded.policy("writer"), action))
+        errors: Sequence[BaseException] = [caught.value]
+        if isinstance(caught.value, PartialFailureError):
+            errors = [error for _, error in caught.value.failures]
+        for error in errors:
+            assert type(error) is PermissionDeniedError
+            need_explained(error, action)
+        assert {each.action for each in guarded.lacking} == {action}
+    for action in sorted(upload.wants):
+        guarded.perform(upload.scene(), without(guarded.policy("writer"), action))
+        assert action in {each.action for each in guarded.gate.denied}
+
+
+@on_engines
+@pytest.mark.parametrize("layout", ["path"])
+def test_a_reader_only_looks_at_uploads(guarded: Guarded) -> None:
+    policy = guarded.policy("reader")
+    guarded.perform_all({name: each.scene() for name, each in LOOKS.items()}, "reader")
+    for name in UPLOADS.keys() - LOOKS.keys():
+        with pytest.raises(PermissionDeniedError) as caught:
+            guarded.perform(UPLOADS[name].scene(), policy)
+        (action,) = {each.action for each in guarded.lacking}
+        assert action in UPLOADS[name].needs - actions_of(policy)
+        need_explained(caught.value, action)
 
 
 @on_engines

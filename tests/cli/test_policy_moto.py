@@ -1,30 +1,25 @@
 """The policies of `s3k policy` as moto's IAM evaluates them, for users with signed requests to
-moto's DynamoDB and S3.
-
-moto (5.2) compares signatures, actions, and for S3 the bucket and key. It knows no resources of
-DynamoDB, denies what a statement with a condition allows, takes DeleteObjects for an action on the
-bucket, and has actions of its own (`moto.iam.access_control`): so data and log have buckets of
-their own, without a prefix. The whole documents are evaluated in `tests/cli/test_policy.py`.
+moto's DynamoDB and S3 (`tests.engines.moto_iam`). The whole documents, with their conditions and
+the resources of DynamoDB, are evaluated in `tests/cli/test_policy.py`.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-from urllib.request import Request, urlopen
 
-import boto3
 import pytest
 
+from s3k_async import S3kClient
 from s3k_async.cli.exit_codes import ExitCode
+from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.errors import PermissionDeniedError
 from s3k_async.txn import volume_lock
-from s3k_async.volumes.iam_policies import ROLES
+from s3k_async.volumes.iam_policies import ROLES, Role
 from tests.cli.conftest import Cli
-from tests.conftest import unavailable
-from tests.engines import moto_s3
-from tests.engines.process import Engine, running
+from tests.cli.upload_scenes import LOOKS, UPLOADS
+from tests.engines.moto_iam import MotoIam, moto_iam
 
 pytestmark = pytest.mark.engine
 
@@ -32,109 +27,61 @@ VOLUME = "s3k://guarded"
 OTHERS = "others"
 """A bucket that the policies do not name."""
 WHERE = ("--table", "guarded", "--bucket", "guarded", "--log-location", "s3://guarded-log")
-OF_MOTO = {
-    "dynamodb:ConditionCheckItem": "dynamodb:TransactWriteItems",
-    "s3:ListBucket": "s3:HeadBucket",
-}
-"""Actions that AWS has not, by those that it requires for the same request."""
-NEVER = "inf"
 
 
 @dataclass
 class Guarded:
     """A volume in moto, with a user for each role."""
 
-    server: Engine
+    iam: MotoIam
     cli: Cli
     monkeypatch: pytest.MonkeyPatch
-    session: boto3.session.Session
-    keys: dict[str, tuple[str, str]]
-
-    def service(self, name: str) -> Any:
-        """A client with all permissions."""
-        return self.session.client(name, endpoint_url=self.server.endpoint)
 
     def grant(self, role: str, *options: str) -> None:
         """Give the user of a role its policy."""
-        document = json.dumps(
-            evaluable(self.cli.ok("policy", role, VOLUME, *WHERE, *options).json())
-        )
-        iam = self.service("iam")
-        iam.put_user_policy(UserName=role, PolicyName="s3k", PolicyDocument=document)
+        self.iam.grant(role, self.cli.ok("policy", role, VOLUME, *WHERE, *options).json())
 
     def become(self, user: str) -> None:
         """Let the commands that follow be those of a user, whose permissions moto enforces; of
         `root` everything is allowed."""
-        access, secret = self.keys[user]
+        access, secret = self.iam.keys[user]
         self.monkeypatch.setenv("S3K_ACCESS_KEY_ID", access)
         self.monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", secret)
-        enforce(self.server, NEVER if user == "root" else "0")
+        self.iam.enforce(on=user != "root")
+
+    def config(self, user: str) -> VolumeConfig:
+        """The volume as a user opens it."""
+        aws = self.iam.aws(user)
+        table, data = DynamoTable("guarded", aws), S3Bucket("guarded", "", aws)
+        return VolumeConfig("guarded", table, data, log=S3Bucket("guarded-log", "", aws))
 
     def denies(self, *arguments: str, stdin: bytes = b"") -> None:
         """The named error, PermissionDeniedError."""
         self.cli.fails(ExitCode.DENIED, *arguments, stdin=stdin)
 
 
-def enforce(server: Engine, after: str) -> None:
-    """Let moto check requests after so many others."""
-    post(server, "reset-auth", after)
-
-
-def post(server: Engine, call: str, body: str = "") -> None:
-    """A call of moto's own API."""
-    where = f"{server.endpoint}/moto-api/{call}"
-    plain = Request(where, body.encode(), {"Content-Type": "text/plain"})
-    with urlopen(plain, timeout=60) as answer:
-        assert answer.status == 200
-
-
-def evaluable(document: dict[str, Any]) -> dict[str, Any]:
-    """The policy in the terms of moto."""
-    statements = []
-    for each in document["Statement"]:
-        assert "Condition" not in each
-        actions, resources = [*each["Action"]], each["Resource"]
-        actions += [OF_MOTO[action] for action in each["Action"] if action in OF_MOTO]
-        if actions[0].startswith("dynamodb:"):
-            resources = "*"
-        elif "s3:DeleteObject" in actions:
-            resources = [*resources, *(name.removesuffix("/*") for name in resources)]
-        statements.append({**each, "Action": actions, "Resource": resources})
-    return {**document, "Statement": statements}
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """moto of its own, since enforcement concerns all of its clients."""
-    if (reason := moto_s3.missing()) is not None:
-        unavailable(reason)
-    with running(moto_s3.start, tmp_path_factory.mktemp("moto") / "log") as server:
-        yield server
+def iam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoIam]:
+    with moto_iam(tmp_path_factory.mktemp("moto")) as iam:
+        yield iam
 
 
 @pytest.fixture
-def guarded(server: Engine, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guarded]:
+def guarded(iam: MotoIam, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guarded]:
     """The volume, with a file."""
     monkeypatch.setattr(volume_lock, "QUIET_SECONDS", 0.0)
-    monkeypatch.setenv("S3K_ENDPOINT", server.endpoint)
-    monkeypatch.setenv("S3K_REGION", server.region)
-    named = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
-    session = boto3.session.Session(**named, region_name=server.region)
-    keys = {"root": (server.access_key, server.secret_key)}
-    found = Guarded(server, cli, monkeypatch, session, keys)
+    monkeypatch.setenv("S3K_ENDPOINT", iam.server.endpoint)
+    monkeypatch.setenv("S3K_REGION", iam.server.region)
+    found = Guarded(iam, cli, monkeypatch)
     found.become("root")
     cli.ok("init", VOLUME, *WHERE)
     cli.ok("put", "-", f"{VOLUME}/d/f", stdin=b"bytes")
-    found.service("s3").create_bucket(Bucket=OTHERS)
-    iam = found.service("iam")
+    iam.service("s3").create_bucket(Bucket=OTHERS)
     for role in ROLES:
-        iam.create_user(UserName=role)
         found.grant(role)
-        key = iam.create_access_key(UserName=role)["AccessKey"]
-        keys[role] = key["AccessKeyId"], key["SecretAccessKey"]
     yield found
     found.become("root")
-    post(server, "reset")
+    iam.reset()
 
 
 def test_a_reader(guarded: Guarded) -> None:
@@ -180,7 +127,7 @@ def test_an_operator(guarded: Guarded) -> None:
 
 def test_a_reader_of_adopted_objects(guarded: Guarded) -> None:
     cli = guarded.cli
-    guarded.service("s3").put_object(Bucket=OTHERS, Key="drop/a", Body=b"adopted")
+    guarded.iam.service("s3").put_object(Bucket=OTHERS, Key="drop/a", Body=b"adopted")
     cli.ok("import", "--adopt", f"s3://{OTHERS}/drop", f"{VOLUME}/in")
     guarded.become("reader")
     guarded.denies("cat", f"{VOLUME}/in/a")
@@ -191,7 +138,34 @@ def test_a_reader_of_adopted_objects(guarded: Guarded) -> None:
 
 
 def test_a_wrong_secret_key(guarded: Guarded) -> None:
-    access, secret = guarded.keys["operator"]
-    guarded.keys["thief"] = access, secret[::-1]
+    access, secret = guarded.iam.keys["operator"]
+    guarded.iam.keys["thief"] = access, secret[::-1]
     guarded.become("thief")
     guarded.denies("ls", VOLUME)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_multipart_uploads(guarded: Guarded, role: Role) -> None:
+    """All roles that write may run them, readers only look."""
+    scenes = {name: each.scene() for name, each in UPLOADS.items()}
+
+    async def prepare() -> None:
+        async with S3kClient(config=guarded.config("root")) as fs:
+            for scene in scenes.values():
+                await scene.before(fs)
+
+    async def perform() -> None:
+        async with S3kClient(config=guarded.config(role)) as fs:
+            for name, scene in scenes.items():
+                if role != "reader" or name in LOOKS:
+                    await scene.call(fs)
+                    continue
+                with pytest.raises(PermissionDeniedError) as caught:
+                    await scene.call(fs)
+                assert caught.value.path, name
+                assert "; s3k policy prints the permissions of a role" in str(caught.value), name
+
+    guarded.cli.ok("rm", f"{VOLUME}/d/f")
+    asyncio.run(prepare())
+    guarded.become(role)
+    asyncio.run(perform())

@@ -14,10 +14,12 @@ from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import PermissionDeniedError
 from s3k_async.spark import gc, listing, purge, rename_files
 from s3k_async.spark.fsck_job import repair, verify
+from s3k_async.spark.restore_job import restore
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.iam_policies import iam_policy
 from tests.engines.iam_gate import ACCOUNT, gate_before, without
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.spark.places import on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,3 +81,18 @@ def test_what_a_job_lacks_is_named(spark: SparkSession, new_volume: VolumeMaker)
         gate.policy = without(policy, "s3:ListBucketMultipartUploads")
         with pytest.raises(PermissionDeniedError, match="s3:ListBucketMultipartUploads"):
             gc(spark, config, grace=0.0, tasks=2, dry_run=False)
+
+
+@volume_backends("dynoxide+seaweedfs")
+def test_a_lost_table_is_not_created(spark: SparkSession, new_volume: VolumeMaker) -> None:
+    """An operator restores it."""
+    config = new_volume()
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    with gate_before(str(config.table.aws.endpoint), str(config.data.aws.endpoint)) as gate:
+        config = behind(config, gate.endpoint)
+        asyncio.run(init_volume(config))
+        on(config, lambda volume: volume.table.drop())
+        gate.policy = iam_policy(config, "spark", account=ACCOUNT)
+        with pytest.raises(PermissionDeniedError, match="grant dynamodb:CreateTable;"):
+            restore(spark, config, dry_run=False)

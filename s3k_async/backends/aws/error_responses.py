@@ -152,6 +152,14 @@ _CLASS_OF: Mapping[str, type[S3kError]] = {
 _OF_KEYS = ("InvalidArgument", "InvalidRequest")
 _BY_HEAD = {"HeadBucket": "s3:ListBucket on the whole bucket", "HeadObject": "s3:GetObject"}
 """Operations whose refusals have no document, and what they need."""
+_NOT_GRANTED = frozenset({"AccessDenied", "AccessDeniedException", "Forbidden"})
+"""Codes of refusals that a policy can avoid."""
+_ACTION = re.compile(r"not authorized to perform: ((\w+):\w+)")
+_OF_POLICIES = frozenset({"dynamodb", "kms", "s3"})
+"""Services whose actions are in the policies of `s3k policy`."""
+_ROLES = "s3k policy prints the permissions of a role"
+_OF_S3 = re.compile(r"Bucket|Object|Part|Upload")
+"""In the names of all operations of S3, which may answer `Access Denied` alone."""
 
 
 def service_error(
@@ -182,6 +190,8 @@ def service_error(
         return ServiceError(f"the service answered {code}: {message}", path=path, service_code=code)
     if issubclass(known, CredentialsError):
         return known(_credentials_text(code), path=path)
+    if code in _NOT_GRANTED:
+        return known(_refused_text(code, message, operation), path=path)
     if known is ResponseLostError:
         who = f"the service at {host}" if host else "the service"
         what = f"{status} {code}" if status and code != str(status) else code
@@ -197,15 +207,23 @@ def dynamodb_refusal(
     codes: Codes | None = None,
     decode: Decoder = dict,
     host: str = "",
+    operation: str = "",
 ) -> S3kError:
-    """The error for an answer of DynamoDB with a status other than 200; see `map_exceptions`."""
+    """The error for an answer of DynamoDB with a status other than 200; see `map_exceptions` and
+    `service_error`."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         return service_error(
-            str(status), "(no JSON object)", path=path, status=status, codes=codes, host=host
+            str(status),
+            "(no JSON object)",
+            path=path,
+            status=status,
+            codes=codes,
+            host=host,
+            operation=operation,
         )
     code = (
         str(answer.get("__type") or answer.get("code") or status)
@@ -214,7 +232,15 @@ def dynamodb_refusal(
     )
     message = str(answer.get("message") or answer.get("Message") or "")
     return answer_error(
-        answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host
+        answer,
+        code,
+        message,
+        path=path,
+        status=status,
+        codes=codes,
+        decode=decode,
+        host=host,
+        operation=operation,
     )
 
 
@@ -325,10 +351,19 @@ def _denied_text(operation: str) -> str:
     """The message for a refusal without a document."""
     action = _BY_HEAD.get(operation)
     grant = f"grant {action}" if action else "grant its permission"
-    return (
-        f"the service denied {operation} without a reason (403): {grant}; s3k policy prints the "
-        "permissions of a role"
-    )
+    return f"the service denied {operation} without a reason (403): {grant}; {_ROLES}"
+
+
+def _refused_text(code: str, message: str, operation: str) -> str:
+    """The message for a refusal with a document. IAM names the denied action in it."""
+    action = _ACTION.search(message)
+    if action is not None:
+        text = f"the service answered {code}: {message}: grant {action[1]}"
+        return f"{text}; {_ROLES}" if action[2] in _OF_POLICIES else text
+    if _OF_S3.search(operation):
+        text = f"the service answered {code} to {operation}: {message}"
+        return f"{text}: grant its permission; {_ROLES}"
+    return f"the service answered {code}: {message}"
 
 
 def _credentials_text(code: str) -> str:

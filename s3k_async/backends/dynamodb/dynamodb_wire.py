@@ -196,6 +196,7 @@ class WireItems(DynamoTableAdmin):
                     codes=codes,
                     decode=decode_item,
                     host=answer.host,
+                    operation=target,
                 )
         return answer
 

@@ -501,7 +501,7 @@ class S3Blobs:
         for named, code, message in reports:
             if code == "NoSuchKey":
                 continue
-            refusal = service_error(code, message, path=self._uri(named))
+            refusal = service_error(code, message, path=self._uri(named), operation="DeleteObject")
             if named not in full_keys:
                 # The service reports a key that is not in the batch: it may stand for any of them.
                 return dict.fromkeys(full_keys, refusal)

@@ -125,6 +125,32 @@ async def test_dynamodb_codes(dynamo_items: OpenItems) -> None:
             assert len(proxy.calls) == len(calls), "a call is one request, whatever the answer"
 
 
+DENIED = "User: u is not authorized to perform: dynamodb:PutItem on resource: arn:aws:dynamodb:::t"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            dynamodb_error("AccessDeniedException", DENIED),
+            f"the service answered AccessDeniedException: {DENIED}: grant dynamodb:PutItem",
+        ),
+        (
+            Answer(403, b"<html>no</html>", {"Content-Type": "text/html"}),
+            "the service denied PutItem without a reason (403): grant its permission",
+        ),
+    ],
+)
+async def test_a_refusal_of_dynamodb_names_operation_item_and_remedy(
+    dynamo_items: OpenItems, answer: Answer, message: str
+) -> None:
+    async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
+        proxy.rule(answer)
+        error = await raised(items.write(PUT))
+        assert error.message == f"{message}; s3k policy prints the permissions of a role"
+        assert error.path == "meta: ks://v/-sf0/name"
+
+
 S3_CODES: list[tuple[str, int, type[S3kError]]] = [
     ("SlowDown", 503, ThrottledError),
     ("TooManyRequests", 429, ThrottledError),
