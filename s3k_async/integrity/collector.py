@@ -126,6 +126,10 @@ class Collector:
         if self._tail is not None:
             self._tail.close()
 
+    def end(self) -> None:
+        """Save that the run has ended: the next one with its directory reads everything again."""
+        self.shuffle.end({"format": STATE_FORMAT, "scope": self._identity(), "ended": True})
+
     def save(self) -> None:
         """Save the progress of the run."""
         self.shuffle.save_state(
@@ -398,6 +402,8 @@ class Collector:
                 "the directory holds an interrupted fsck of another volume or with other options; "
                 "give another directory"
             )
+        if state.get("ended"):
+            return
         self.now_ms = state["now_ms"]
         self._done = list(state["done"])
         self.decided = state["decided"]

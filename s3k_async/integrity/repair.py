@@ -181,8 +181,8 @@ async def verify_volume(
 
     `grace`: seconds; younger entries and operations are not reported. `deep`: read every byte and
     compare checksums. `directory`: keeps the parts of a large volume, so that the same call resumes
-    after an interruption. Raises InvalidArgumentError (the directory is that of another run), the
-    stores' errors.
+    after an interruption; after its end, the next one begins again. Raises InvalidArgumentError
+    (the directory is that of another run), the stores' errors.
     """
     scope = scope_of(volume, grace=grace, path=path, deep=deep)
     with volume.calls.running("fsck.verify", path):
@@ -207,8 +207,8 @@ async def repair_volume(
     operations are skipped. `deep`: compare objects that are in both locations of a volume with
     tiers byte by byte, and not only their sizes. `audit_file`: a local file for a copy of the audit
     trail in the log location. `directory`: keeps the parts of a large volume, so that the same call
-    resumes after an interruption; it may be removed afterwards. Repeating the call after an error
-    is always safe.
+    resumes after an interruption; after its end, the next one begins again. Repeating the call
+    after an error is always safe.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
@@ -236,10 +236,16 @@ async def _repair(
 ) -> None:
     """Run rounds of repairs until one finds nothing that it can repair."""
     raced = False
+    collectors: list[Collector] = []
     while report.rounds < ROUNDS:
         report.rounds += 1
         shuffle = Shuffle(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
         collector = Collector(replace(scope), shuffle)
+        collectors.append(collector)
+        if audit is None:
+            collector.decided = 0  # a dry run has repaired nothing
+        # What an interrupted run has left of the first parts is not in the report.
+        is_partial = collector.decided > 0
         try:
             if collector.decided >= shuffle.count:
                 continue  # finished by an interrupted run
@@ -250,9 +256,11 @@ async def _repair(
             await this.run(tell)
         finally:
             collector.close()
-        if not this.done and (raced or not this.lost):
+        if not (this.done or is_partial) and (raced or not this.lost):
             break
         raced = not this.done
+    for collector in collectors:
+        collector.end()
 
 
 class RepairRound:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async._core.file_modes import make_directories, open_private
 from s3k_async._core.os_errors import TEMPORARY_ROOM, os_errors
@@ -307,6 +307,13 @@ class Shuffle:
             with open(temporary, "w", encoding="ascii", opener=open_private) as file:
                 json.dump(state, file)
             os.replace(temporary, self._path("state", None))
+
+    def end(self, state: State) -> None:
+        """Remove the files of a run that has ended from a directory of the caller, except for its
+        state: the next run begins again."""
+        if self._is_kept:
+            self.forget(get_args(FactKind))
+            self.save_state(state)
 
     def close(self) -> None:
         """Remove the files, unless the directory is the caller's."""

@@ -119,6 +119,7 @@ async def verify(
         for number in range(shuffle.count):
             report.add(await _part(collector, number, deep=deep))
             tell(Progress("fsck", number + 1, shuffle.count, phase="comparing", unit="parts"))
+        collector.end()
         return report
     finally:
         collector.close()

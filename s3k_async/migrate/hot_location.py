@@ -36,7 +36,8 @@ async def add_hot_location(
     volume locked; the same call again finishes it. `on_this_machine` as of
     `volumes.creation.hot_text`.
 
-    Raises ConfigError (also if the location does not fit into the table's tag),
+    Raises ConfigError (also if the location does not fit into the table's tag, or is the data
+    location under another name),
     VolumeMismatchError (the volume has another hot location), VolumeExistsError (the location is
     another volume's), UnsupportedError (a volume without a scope), ReadOnlyVolumeError (kind
     `s3k-1.0`), BusyError, and the services' errors.
@@ -70,10 +71,13 @@ async def add_hot_location(
         target.to_tag()  # checked before the first change
         await lock.wait_for_clients_to_stop()
         lock.check()
-        lock.touched = True
+        # A location that cannot be used leaves the volume unlocked, also after an interruption:
+        # nothing was changed before the record.
+        lock.touched = bool(volume.record.hot)
         async with AsyncExitStack() as stack:
             connections = VolumeConnections(volume.config, runtime, session, stack)
             await claim_hot(connections, target)
+        lock.touched = True
         changed: dict[str, str | int | bool] = {"flags": " ".join(flags), "hot": text}
         await lock.change(volume.items, changed)
         await write_tag(volume.table, target, runtime, volume.config.tuning.retry.write)

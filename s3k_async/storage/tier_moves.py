@@ -3,7 +3,8 @@
 No record is kept of a move: an object in both locations is that of an unfinished move, or was
 copied to the hot location on request, and moving it again removes the hot one in either case. An
 object is deleted from the hot location after its copy was read back and compared, so that a crash
-leaves a copy too many and never one too few. Physical objects are immutable and their keys are
+leaves a copy too many and never one too few. If it was in both before, the locations may be one
+place under two names, which is checked first. Physical objects are immutable and their keys are
 never used again, so the deletion needs no condition, and several runs at once do the same work
 twice. The argument is in docs/design/013-objects.md, section 6.2.
 """
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
+
+import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.pace import Pace
-from s3k_async._core.runtime import Runtime
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._native import object_id_of
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
@@ -25,7 +29,7 @@ from s3k_async.errors import BlobNotFoundError, CorruptDataError
 from s3k_async.model import Progress
 from s3k_async.storage.object_copies import copy_object, same_bytes
 from s3k_async.storage.tier_policy import MovePolicy, Overrides
-from s3k_async.storage.tiered_blobs import TieredBlobs
+from s3k_async.storage.tiered_blobs import TieredBlobs, require_apart
 
 __all__ = ["TierMoves", "TierRun", "TierUsage", "move_object", "tier_usage"]
 
@@ -78,10 +82,15 @@ class TierMoves:
     rate: float | None = None
     progress: Callable[[Progress], object] | None = None
     overrides: Callable[[], Awaitable[Overrides]] | None = None
+    _are_apart: bool = field(default=False, init=False)
+    """Whether this run has found that the two locations are not one place."""
+    _check: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     async def run(self, policy: MovePolicy, *, dry_run: bool = False) -> TierRun:
         """Move objects. With `dry_run` nothing is changed, and the result tells what would be
-        moved. Raises the stores' errors; what was moved before stays moved."""
+        moved. Raises ConfigError (both locations are one place), and the stores' errors; what was
+        moved before stays moved."""
+        self._are_apart = False
         objects = await self._hot_objects()
         # After the listing: a file that is replaced meanwhile has a new object, which is not in it.
         overrides = await self._overrides()
@@ -113,7 +122,9 @@ class TierMoves:
 
     async def _move(self, info: BlobInfo, done: TierRun) -> None:
         try:
-            was_copied = await move_object(self.blobs, info, self.tuning.part_size)
+            was_copied = await move_object(
+                self.blobs, info, self.tuning.part_size, self._require_apart
+            )
         except BlobNotFoundError:
             done.vanished += 1
         except CorruptDataError:
@@ -125,6 +136,13 @@ class TierMoves:
             done.bytes += info.size
             done.completed += not was_copied
 
+    async def _require_apart(self) -> None:
+        """As `require_apart`, once in a run."""
+        async with self._check:
+            if not self._are_apart:
+                await require_apart(self.blobs.hot, self.blobs.cold, self.runtime.uuid())
+                self._are_apart = True
+
     def _tell(self, done: TierRun, total: int) -> None:
         if self.progress is not None:
             count = done.moved + done.vanished + len(done.damaged)
@@ -133,13 +151,19 @@ class TierMoves:
             )
 
 
-async def move_object(blobs: TieredBlobs, info: BlobInfo, part_size: int) -> bool:
+async def move_object(
+    blobs: TieredBlobs,
+    info: BlobInfo,
+    part_size: int,
+    check: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
     """Move one object of the hot store; whether its bytes were copied, which is not so if the cold
     store has the same ones already. An object that the cold store has is never replaced: which of
-    two copies is right is known to the entry of the file alone (`s3k fsck`).
+    two copies is right is known to the entry of the file alone (`s3k fsck`). `check`: raises unless
+    the stores are two places, by default `require_apart`; called if both have the object.
 
     Raises BlobNotFoundError (the hot store does not have it any more), CorruptDataError (the copy
-    has other bytes; both are kept)."""
+    has other bytes; both are kept), ConfigError (both stores are one place)."""
     key, size = info.key, info.size
     there = await blobs.cold.head(key)
     if there is None:
@@ -150,6 +174,8 @@ async def move_object(blobs: TieredBlobs, info: BlobInfo, part_size: int) -> boo
             "what the entry of the file says",
             path=blobs.cold.uri(key),
         )
+    else:
+        await (check or partial(require_apart, blobs.hot, blobs.cold, SYSTEM.uuid()))()
     await blobs.hot.delete(key)
     return there is None
 

@@ -13,8 +13,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
+from s3k_async._core.concurrency import to_the_end
 from s3k_async.backends.ports.blob_keys import check_copied_part, check_unchanged
 from s3k_async.backends.ports.blobs import (
     BlobInfo,
@@ -30,12 +32,13 @@ from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
     BlobNotFoundError,
+    ConfigError,
     S3kError,
     UnsupportedError,
 )
 from s3k_async.storage_space import StorageSpace
 
-__all__ = ["TieredBlobs", "TieredPage", "need_tiers"]
+__all__ = ["TieredBlobs", "TieredPage", "need_tiers", "require_apart"]
 
 T = TypeVar("T")
 
@@ -373,6 +376,28 @@ def need_tiers(blobs: BlobStore, path: str) -> TieredBlobs:
             "the volume has no hot location; s3k migrate --hot LOCATION adds one", path=path
         )
     return blobs
+
+
+async def require_apart(hot: BlobStore, cold: BlobStore, name: str) -> None:
+    """Check that two stores are not the same place under two names, such as a directory and a
+    symbolic link to it: what is deleted from one would be gone from the other. `name`: a new one,
+    for an empty object that is written to the hot store, and removed again. Raises ConfigError."""
+    key = f"tiers-{name}"
+    await hot.put(key, b"")
+    try:
+        found = await cold.head(key)
+    finally:
+        await to_the_end(partial(hot.delete, key))
+    if found is not None:
+        raise ConfigError(
+            f"the hot location is the data location, {_place(cold)}, under another name: what is "
+            "deleted from the one would be gone from the other; give two different places",
+            path=_place(hot),
+        )
+
+
+def _place(store: BlobStore) -> str:
+    return store.uri("-").removesuffix("-")
 
 
 async def _page(store: BlobStore, prefix: str, after: str, limit: int | None) -> BlobPage:

@@ -25,6 +25,7 @@ from s3k_async.errors import (
 from s3k_async.model import Feature, LayoutName
 from s3k_async.permissions import Identity
 from s3k_async.settings.locations import check_name, name_of_directory
+from s3k_async.storage.tiered_blobs import require_apart
 from s3k_async.txn.shared_table import require_shareable, share
 from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import (
@@ -365,7 +366,7 @@ async def _claimed(
 
 async def claim_hot(connections: VolumeConnections, record: VolumeRecord) -> None:
     """Create and mark the hot location of a record; no effect without one. Raises
-    VolumeExistsError if it is another volume's."""
+    VolumeExistsError if it is another volume's, ConfigError if it is the data location."""
     found = await _free_hot(connections, record)
     if found is not None:
         hot, table = found
@@ -379,7 +380,8 @@ async def _free_hot(
     connections: VolumeConnections, record: VolumeRecord
 ) -> tuple[RetryingBlobs, str] | None:
     """The hot location of a record, which is created, and the identity of the table in its mark;
-    None without one. Raises VolumeExistsError if it is another volume's."""
+    None without one. Raises VolumeExistsError if it is another volume's, ConfigError if it is the
+    data location under another name."""
     config = connections.config
     location = hot_location(config, record.hot)
     if location is None:
@@ -388,6 +390,7 @@ async def _free_hot(
     hot, table = connections.blobs(location, "data"), table_identity(config, location)
     await hot.create()
     await require_free(hot, table)
+    await require_apart(hot, connections.blobs(config.data, "data"), connections.runtime.uuid())
     return hot, table
 
 

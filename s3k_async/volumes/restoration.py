@@ -270,9 +270,12 @@ async def _restored(
         # Clients may have used the table until it was lost, even if it is created again here.
         lock.alone = False
         await lock.wait_for_clients_to_stop()
-        lock.touched = True
+        # Without a plan nothing is written: a table that was not lost is unlocked then, since a
+        # damaged item has to be repaired first, by a client.
+        lock.touched = create
         decided = await plan(volume)
         try:
+            lock.touched = True
             decided.report.run = runtime.uuid()
             await decided.write(volume, lock)
         finally:

@@ -7,9 +7,10 @@ import json
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -663,6 +664,71 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(
         assert sum(call.method == "scan" for call in faults.calls) == scans > 0
         with pytest.raises(InvalidArgumentError):
             await verify_volume(scene.volume, grace=1.0, directory=str(tmp_path))
+    finally:
+        await scene.end()
+
+
+async def test_a_run_that_has_ended_is_not_resumed(layout: LayoutName, tmp_path: Path) -> None:
+    """The next one with its directory reads everything again."""
+    scene = await Scene.start(layout=layout)
+    try:
+        checked, repaired = str(tmp_path / "checked"), str(tmp_path / "repaired")
+
+        async def problems() -> list[int]:
+            report = await verify_volume(scene.volume, grace=GRACE, directory=checked)
+            found = [len(report.problems)]
+            for dry_run in (True, False):
+                repair = await repair_volume(
+                    scene.volume, dry_run=dry_run, grace=GRACE, directory=repaired
+                )
+                found.append(len(repair.left.problems))
+            return found
+
+        assert set(await problems()) == {0}
+        await scene.volume.blobs.delete_many([key async for key in data_of(scene)])
+        lost = len((await verify_volume(scene.volume, grace=GRACE)).problems)
+        assert lost > 0
+        assert await problems() == [lost] * 3
+        assert await problems() == [lost] * 3
+    finally:
+        await scene.end()
+
+
+async def data_of(scene: Scene) -> AsyncIterator[str]:
+    """The keys of all data."""
+    async for info in list_all(scene.volume.blobs):
+        yield info.key
+
+
+async def test_a_resumed_repair_reports_what_the_interrupted_one_has_found(
+    layout: LayoutName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await Scene.start(layout=layout)
+    try:
+        await scene.volume.blobs.delete_many([key async for key in data_of(scene)])
+        expected = await verify_volume(scene.volume, grace=GRACE)
+        assert len(expected.problems) > 3
+        real = RepairRound.objects
+
+        async def fails(self: RepairRound, number: int) -> None:
+            if number == 250:
+                raise ServiceError("down", service_code="X")
+            await real(self, number)
+
+        for dry_run in (True, False):
+            repair = partial(
+                repair_volume,
+                scene.volume,
+                dry_run=dry_run,
+                grace=GRACE,
+                directory=str(tmp_path / str(dry_run)),
+            )
+            with monkeypatch.context() as patch:
+                patch.setattr(RepairRound, "objects", fails)
+                with pytest.raises(ServiceError):
+                    await repair()
+            report = await repair()
+            assert set(report.left.problems) == set(expected.problems)
     finally:
         await scene.end()
 

@@ -12,15 +12,16 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
-from s3k_async.backends.ports.items import Condition, Delete, Item
+from s3k_async.backends.ports.items import Condition, Delete, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
+    ItemFormatError,
     PathNotFoundError,
     S3kError,
     VolumeMismatchError,
 )
-from s3k_async.integrity.repair import verify_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.integrity.restore_report import RestoreReport
 from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.oplog.compaction import Compactor
@@ -210,6 +211,34 @@ async def test_what_the_table_lost_below_a_path_is_put_back(new_volume: VolumeMa
         assert not await fs.exists("/again/sub/deep/f")
     await restore_volume(config, subtree="/", dry_run=False)
     assert await items_of(config) == before
+
+
+@volume_backends("memory")
+async def test_a_damaged_item_that_stops_a_restore_below_a_path_can_be_repaired(
+    new_volume: VolumeMaker,
+) -> None:
+    """The volume is not locked until then."""
+    config = tree_of(new_volume)
+    await lived(config)
+    volume = await open_volume(config)
+    pages = [page async for page in volume.store.scan("/")]
+    entries = {entry.path.rpartition("/")[2]: entry for page in pages for entry in page}
+    damaged, lost = (volume.store.keys.of(entries[name]) for name in ("part-0", "part-3"))
+    item = await volume.items.get(damaged)
+    assert item is not None
+    unchanged = Condition(equals={"id": entries["part-0"].id})
+    await volume.items.write(Put({**item, "isdir": "x"}, unchanged))
+    await volume.items.write(Delete(lost, Condition(equals={"id": entries["part-3"].id})))
+    await volume.close()
+    with pytest.raises(ItemFormatError, match="s3k fsck repair"):
+        await restore_volume(config, subtree="/", dry_run=False)
+    volume = await open_volume(config)
+    await repair_volume(volume, dry_run=False, grace=0)
+    await volume.close()
+    await restore_volume(config, subtree="/", dry_run=False)
+    async with S3kClient(config=config) as fs:
+        assert await fs.read("/again/sub/in/day=0/part-3") == b"xxx"
+    await require_sound(config)
 
 
 @volume_backends("memory")

@@ -10,7 +10,13 @@ import anyio
 import pytest
 
 from s3k_async.backends.ports.blobs import BlobInfo, BlobStore, Buffer
-from s3k_async.errors import InvalidArgumentError, ResponseLostError, S3kError, ServiceError
+from s3k_async.errors import (
+    ConfigError,
+    InvalidArgumentError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
 from s3k_async.storage.tier_moves import TierMoves, TierUsage, tier_usage
 from s3k_async.storage.tier_policy import MovePolicy, Overrides
 from s3k_async.storage.tiered_blobs import TieredBlobs
@@ -185,6 +191,26 @@ async def test_a_copy_that_is_there_is_not_made_again() -> None:
     done = await move_all(TieredBlobs(hot, FaultyBlobs(cold, plan)))
     assert (done.moved, done.completed) == (3, 3)
     assert not {"put", "start_upload"} & {call.method for call in plan.calls}
+    await all_is_cold(hot, cold)
+
+
+async def test_one_place_under_two_names_loses_nothing() -> None:
+    _, cold = await stores()
+    for name, data in DATA.items():
+        await cold.put(name, data)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="under another name"):
+            await move_all(TieredBlobs(cold, cold))
+        assert {name: await cold.get(name) for name in await sizes(cold)} == DATA
+
+
+async def test_two_places_are_told_apart_once_in_a_run() -> None:
+    hot, cold = await filled()
+    for name, data in DATA.items():
+        await cold.put(name, data)
+    plan = FaultPlan()
+    await move_all(TieredBlobs(FaultyBlobs(hot, plan), cold))
+    assert [call.method for call in plan.calls].count("put") == 1
     await all_is_cold(hot, cold)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +17,9 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.location import OpenContext
 from s3k_async.client import S3kClient
-from s3k_async.config import MemoryBlobs, VolumeConfig
+from s3k_async.config import LocalDirectory, MemoryBlobs, VolumeConfig
 from s3k_async.errors import (
+    BusyError,
     ConfigError,
     NotAVolumeError,
     S3kError,
@@ -35,6 +37,7 @@ from s3k_async.migrate import add_hot_location
 from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.txn import volume_lock
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.txn.volume_record import VolumeRecord
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, read_claim
@@ -174,6 +177,27 @@ async def test_hot_locations_that_are_refused(tmp_path: Path) -> None:
     await init_volume(config, hot=f"memory://{config.name}-hot")
 
 
+async def test_a_link_to_the_data_is_no_hot_location(short_directory: Path) -> None:
+    """Its moves would delete the only copy."""
+    (short_directory / "data").mkdir()
+    (short_directory / "link").symlink_to(short_directory / "data")
+    config = replace(memory_config(TUNING), data=LocalDirectory(str(short_directory / "data")))
+    with pytest.raises(ConfigError, match="under another name"):
+        await init_volume(config, hot=str(short_directory / "link"))
+    await init_volume(config, hot=str(short_directory / "hot"))
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", BIG)
+    # The fast disk is given up: its content is moved by hand.
+    shutil.copytree(short_directory / "hot", short_directory / "data", dirs_exist_ok=True)
+    shutil.rmtree(short_directory / "hot")
+    (short_directory / "hot").symlink_to(short_directory / "data")
+    async with S3kClient(config=config) as fs:
+        async with opened(config) as (_, blobs):
+            with pytest.raises(ConfigError, match="under another name"):
+                await move_all(blobs)
+        assert await fs.read("/f") == BIG
+
+
 async def test_init_again_compares_the_hot_location() -> None:
     config = await tiered_volume()
     record = await init_volume(config, exist_ok=True)
@@ -278,6 +302,54 @@ async def test_a_volume_gets_a_hot_location() -> None:
     assert not await add_hot_location(config, hot)
     with pytest.raises(VolumeMismatchError, match="has the hot location"):
         await add_hot_location(config, "memory://elsewhere")
+
+
+@pytest.mark.usefixtures("no_open_clients")
+async def test_a_hot_location_that_is_refused_leaves_the_volume_as_it_was(tmp_path: Path) -> None:
+    config, other = await old_volume(), await tiered_volume()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    local = replace(memory_config(TUNING), data=LocalDirectory(str(tmp_path / "data")))
+    await init_volume(local)
+    for place, hot, error in (
+        (config, f"memory://{other.name}-hot", VolumeExistsError),
+        (local, str(tmp_path / "link"), ConfigError),
+    ):
+        with pytest.raises(error):
+            await add_hot_location(place, hot)
+        async with S3kClient(config=place) as fs:
+            await fs.write("/f", b"1")
+            assert await fs.read("/f") == b"1"
+    await add_hot_location(config, f"memory://{config.name}-hot")
+    await has_tiers(config)
+
+
+@pytest.mark.usefixtures("no_open_clients")
+async def test_an_interrupted_addition_of_a_hot_location_may_be_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its location cannot be used by the time when the call is repeated."""
+    config, other = await old_volume(), memory_config(TUNING)
+    hot = f"memory://{other.name}-hot"
+    with monkeypatch.context() as patch:
+        patch.setattr(VolumeLock, "_give_up", _nothing)  # the client died
+        patch.setattr("s3k_async.migrate.hot_location.claim_hot", _death)
+        with pytest.raises(Died):
+            await add_hot_location(config, hot)
+    await init_volume(other, hot=hot)
+    with pytest.raises(BusyError):
+        await add_hot_location(config, f"memory://{config.name}-hot", runtime=LATER)
+    with pytest.raises(VolumeExistsError):
+        await add_hot_location(config, hot, runtime=LATER)
+    await add_hot_location(config, f"memory://{config.name}-hot")
+    await has_tiers(config)
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+async def _death(*_: object) -> None:
+    raise Died("died")
 
 
 @pytest.mark.usefixtures("no_open_clients")

@@ -3382,6 +3382,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{TIER_MOVES}::test_the_hot_object_is_kept_while_its_copy_has_other_bytes",
     ),
     Defect(
+        "tiers: one place under two names is taken for two",
+        "storage/tiered_blobs.py",
+        "    if found is not None:\n        raise ConfigError(",
+        "    if found is None and False:\n        raise ConfigError(",
+        f"{TIER_MOVES}::test_one_place_under_two_names_loses_nothing",
+    ),
+    Defect(
         "tiers: the hot object is deleted before it is copied",
         "storage/tier_moves.py",
         "    there = await blobs.cold.head(key)\n",
