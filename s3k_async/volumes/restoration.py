@@ -16,6 +16,7 @@ from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
+    ItemFormatError,
     NotAVolumeError,
     PathNotFoundError,
     ReadOnlyVolumeError,
@@ -270,10 +271,14 @@ async def _restored(
         # Clients may have used the table until it was lost, even if it is created again here.
         lock.alone = False
         await lock.wait_for_clients_to_stop()
-        # Without a plan nothing is written: a table that was not lost is unlocked then, since a
-        # damaged item has to be repaired first, by a client.
-        lock.touched = create
-        decided = await plan(volume)
+        # Without a plan nothing is written, so that a table that was not lost is unlocked then,
+        # unless an interrupted run has to be finished.
+        lock.touched = create or lock.touched
+        try:
+            decided = await plan(volume)
+        except ItemFormatError:
+            lock.touched = create  # a damaged item has to be repaired first, by a client
+            raise
         try:
             lock.touched = True
             decided.report.run = runtime.uuid()

@@ -15,10 +15,12 @@ from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import Condition, Delete, Item, Put
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    BusyError,
     DirectoryNotEmptyError,
     ItemFormatError,
     PathNotFoundError,
     S3kError,
+    ServiceError,
     VolumeMismatchError,
 )
 from s3k_async.integrity.repair import repair_volume, verify_volume
@@ -27,8 +29,15 @@ from s3k_async.layouts.tree.trash_items import SETTLE_MS
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.testing import FaultPlan, Moment
 from s3k_async.txn import volume_lock
+from s3k_async.txn.volume_lock import VolumeLock
 from s3k_async.volumes import init_volume, open_volume
-from s3k_async.volumes.restoration import restore_volume
+from s3k_async.volumes.restoration import (
+    DamagedVolume,
+    PlannedRestore,
+    Planner,
+    restore_volume,
+)
+from s3k_async.volumes.volume import Volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integrity.restore_ground import deaths_of_a_restore, lose_table, objects_of
 from tests.layouts.trees import paths_of
@@ -238,6 +247,45 @@ async def test_a_damaged_item_that_stops_a_restore_below_a_path_can_be_repaired(
     await restore_volume(config, subtree="/", dry_run=False)
     async with S3kClient(config=config) as fs:
         assert await fs.read("/again/sub/in/day=0/part-3") == b"xxx"
+    await require_sound(config)
+
+
+class HalfWritten:
+    """A plan whose writing is interrupted."""
+
+    report = RestoreReport()
+
+    async def write(self, volume: Volume, lock: VolumeLock) -> None:
+        raise ServiceError("half-way")
+
+    def close(self) -> None:
+        """No effect."""
+
+
+@volume_backends("memory")
+async def test_an_interrupted_restore_below_a_path_is_finished_or_repaired(
+    new_volume: VolumeMaker,
+) -> None:
+    config = tree_of(new_volume)
+    await lived(config)
+
+    def failing(error: S3kError) -> Planner:
+        async def plan(_: DamagedVolume) -> PlannedRestore:
+            raise error
+
+        return plan
+
+    async def half_written(_: DamagedVolume) -> PlannedRestore:
+        return HalfWritten()
+
+    for planner in (half_written, failing(ServiceError("the log cannot be read"))):
+        with pytest.raises(ServiceError):
+            await restore_volume(config, subtree="/again", dry_run=False, planner=planner)
+        with pytest.raises(BusyError, match="interrupted"):
+            await open_volume(config)
+    planner = failing(ItemFormatError("damaged (s3k fsck repair)"))
+    with pytest.raises(ItemFormatError):
+        await restore_volume(config, subtree="/again", dry_run=False, planner=planner)
     await require_sound(config)
 
 
