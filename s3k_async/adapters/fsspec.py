@@ -45,6 +45,7 @@ from s3k_async.errors import (
 from s3k_async.files.edits import need_extents, require_changeable
 from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.transaction import at_commit
 
 __all__ = ["S3kFileSystem"]
 
@@ -482,6 +483,8 @@ class S3kFileSystem(UpdatableFileSystem):
             # the current bytes followed by the written ones. Published only over the copied one.
             async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
+        if mode == "ab":
+            at_commit(writer, unchanged=True)
         return writer
 
     # In place
