@@ -839,3 +839,27 @@ def test_names_that_other_stores_cannot_hold(fs: S3kFileSystem) -> None:
     assert fs.glob("/{x}*") == ["/{x}"]
     assert fs.glob("/[[]y*") == ["/[y]"]
     assert fs.cat_file("/[y]") == b"/[y]"
+
+
+@pytest.mark.parametrize("name", ["x*", "x?", "x[1]"])
+def test_what_is_moved_or_removed_is_no_pattern_if_it_exists(fs: S3kFileSystem, name: str) -> None:
+    """Nothing happens to the others that it would match."""
+    others = {"/d/x1": b"1", "/d/x2/f": b"2"}
+    fs.pipe(others | {f"/d/{name}": b"mine", f"/d/{name}d/f": b"below", "/d/x1d/f": b"other"})
+    fs.mv(f"/d/{name}", "/moved")
+    fs.mv(f"/d/{name}d", "/directory", recursive=True)
+    assert (fs.cat("/moved"), fs.find("/directory")) == (b"mine", ["/directory/f"])
+    fs.mv("/moved", f"/d/{name}")
+    fs.mv("/directory", f"/d/{name}d")
+    fs.mv([f"/d/{name}"], "/into/")
+    assert fs.find("/into") == [f"/into/{name}"]
+    fs.mv(f"/into/{name}", f"/d/{name}")
+    with fs.transaction:
+        fs.rm([f"/d/{name}"])
+        fs.rm(f"/d/{name}d", recursive=True)
+    left = others | {"/d/x1d/f": b"other"}
+    assert fs.cat("/d", recursive=True) == left
+    with pytest.raises(FileNotFoundError):
+        fs.rm(["/nowhere*", "/nowhere"])
+    fs.rm(["/d/x[0-9]d", "/nowhere*"], recursive=True)
+    assert fs.cat("/d", recursive=True) == others
