@@ -670,10 +670,11 @@ class S3kClient:
     def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
         """Open a file: `rb` to read, `wb` to write, `xb` to create, `ab` to append.
 
-        Use it with `async with`, or await it. A new path is reserved when the file is opened and
-        published when it is closed; until then readers of an existing file see its old content.
-        Raises UnsupportedError (`r+`, text, and `ab` as `append`); on opening PathNotFoundError,
-        PathExistsError (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        Use it with `async with`, or await it. A new file is published when it is closed, and its
+        path is reserved until then, except by `ab`; readers of an existing file see its old content
+        until then. Raises UnsupportedError (`r+`, text, and `ab` as `append`); on opening
+        PathNotFoundError, PathExistsError (`xb`), IsDirectoryError, NotDirectoryError,
+        UncommittedFileError.
         """
         place = self._path(path)
         check_mode(mode, place)

@@ -56,7 +56,7 @@ from s3k_async.namespace.store import WriteTarget
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["Transaction"]
+__all__ = ["Transaction", "at_commit"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -473,7 +473,13 @@ class Transaction:
 
     async def _take_in(self, writer: _Writer, content: Content) -> None:
         """Add a complete file."""
-        await self._note_file(writer.target, content, overwrite=writer.overwrite)
+        await self._note_file(
+            writer.target,
+            content,
+            overwrite=writer.overwrite,
+            unchanged=writer.unchanged,
+            attributes=writer.attributes,
+        )
         del self._files[writer]
 
     def _let_go(self, writer: _Writer) -> None:
@@ -482,15 +488,28 @@ class Transaction:
             del self._files[writer]
             self._claims.release(writer.name)
 
-    async def _note_file(self, target: WriteTarget, content: Content, *, overwrite: bool) -> None:
-        """Add uploaded data to the transaction, unless that has ended meanwhile."""
+    async def _note_file(
+        self,
+        target: WriteTarget,
+        content: Content,
+        *,
+        overwrite: bool,
+        unchanged: bool = False,
+        attributes: str | None = None,
+    ) -> None:
+        """Add uploaded data to the transaction, unless that has ended meanwhile. `unchanged`: the
+        file must still have the version of the target at the commit, or be missing. `attributes`:
+        of the file, in their stored form."""
+        current = target.current
         write = WriteFile(
             path=target.path,
             object_id=target.object_id,
             content=content,
             lease_ms=target.lease_ms,
-            replaces=target.current is not None,
-            overwrite=overwrite,
+            replaces=current is not None,
+            overwrite=overwrite and not (unchanged and current is None),
+            version=current.version if unchanged and current is not None else 0,
+            attributes=attributes,
         )
         if self._over:
             await self._remove_bytes(write)
@@ -543,6 +562,18 @@ class Transaction:
             _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", key, error)
 
 
+def at_commit(
+    writer: FileWriter, *, unchanged: bool = False, attributes: str | None = None
+) -> None:
+    """How a transaction publishes a file that `Transaction.open` has opened. `unchanged`: only over
+    the version that it had then, else the commit raises ConflictError, or PathExistsError for a
+    file that did not exist. `attributes`: those of the file, in their stored form; None: an
+    existing file keeps its own. No effect on other files.
+    """
+    if isinstance(writer, _Writer):
+        writer.unchanged, writer.attributes = unchanged, attributes
+
+
 class _Writer(FileWriter):
     """A file of a transaction: publishing adds it to the transaction."""
 
@@ -567,6 +598,8 @@ class _Writer(FileWriter):
         self._given_up = given_up
         self.target = target
         self.overwrite = overwrite
+        self.unchanged = False
+        self.attributes: str | None = None
 
     async def write(self, data: Buffer) -> int:
         with counting_towards(self._requests):

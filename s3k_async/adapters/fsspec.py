@@ -45,6 +45,7 @@ from s3k_async.errors import (
 from s3k_async.files.edits import need_extents, require_changeable
 from s3k_async.files.open_files import FileWriter, check_mode
 from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.transaction import at_commit
 
 __all__ = ["S3kFileSystem"]
 
@@ -199,7 +200,7 @@ class S3kFileSystem(UpdatableFileSystem):
         if recursive and maxdepth is not None:
             await self._rm_levels(client, path, maxdepth)
             return
-        paths = [path] if assume_literal else await self._expand_path(path)
+        paths = [path] if assume_literal else await self._expanded_sources(path)
         statuses = await client.stat_many(paths)
         for each, status in zip(paths, statuses, strict=True):
             if status is None or is_reserved(status):
@@ -219,7 +220,7 @@ class S3kFileSystem(UpdatableFileSystem):
             raise UnsupportedError(
                 "a transaction removes directories as a whole, not down to a depth"
             )
-        paths = await self._expand_path(path, recursive=True, maxdepth=maxdepth)
+        paths = await self._expanded_sources(path, recursive=True, maxdepth=maxdepth)
         result = await client.delete_many(paths)
         for each in paths:
             self.invalidate_cache(each)
@@ -290,7 +291,7 @@ class S3kFileSystem(UpdatableFileSystem):
             not isinstance(source, str)
             or not isinstance(target, str)
             or not source.endswith("/")
-            or has_magic(source)
+            or await self._is_pattern(source)
         ):
             return False
         return (
@@ -308,9 +309,9 @@ class S3kFileSystem(UpdatableFileSystem):
         Raises the first failure; the other files were moved.
         """
         client = await self._client()
-        paths = await self._expand_path(source, recursive=True, maxdepth=maxdepth)
+        paths = await self._expanded_sources(source, recursive=True, maxdepth=maxdepth)
         into = self._strip_protocol(target)
-        if isinstance(source, str) and has_magic(source):
+        if await self._is_pattern(source):
             beneath = len(paths) == 1
         else:
             beneath = (
@@ -354,7 +355,8 @@ class S3kFileSystem(UpdatableFileSystem):
                     strict=True,
                 )
             )
-        if isinstance(source, str) and isinstance(target, str) and not has_magic(source):
+        is_pattern = await self._is_pattern(source)
+        if isinstance(source, str) and isinstance(target, str) and not is_pattern:
             old, new = self._strip_protocol(source), self._strip_protocol(target)
             await status_of(client, old)
             beneath = old != new and await self._is_directory(target)
@@ -365,7 +367,7 @@ class S3kFileSystem(UpdatableFileSystem):
         self, source: str | list[str], target: str | list[str], *, recursive: bool
     ) -> Pairs:
         """The expansion of paths by fsspec for `copy`, without those below a moved directory."""
-        paths = await self._expand_path(source, recursive=recursive)
+        paths = await self._expanded_sources(source, recursive=recursive)
         if isinstance(source, str) and not recursive:
             paths = [path for path in paths if not await self._isdir(path)]
         into = self._strip_protocol(target)
@@ -381,6 +383,30 @@ class S3kFileSystem(UpdatableFileSystem):
             for pair in zip(paths, targets, strict=True)
             if known.isdisjoint(ancestors(pair[0]))
         ]
+
+    async def _is_pattern(self, path: object) -> bool:
+        """Whether a path to be moved or removed stands for those that match. An existing path does
+        not, whatever characters it has: pyarrow, universal-pathlib and others pass paths that they
+        have listed."""
+        return (
+            isinstance(path, str) and has_magic(path) and not await self._exists(path, refresh=True)
+        )
+
+    async def _expanded_sources(
+        self, paths: Any, *, recursive: bool = False, maxdepth: int | None = None
+    ) -> list[str]:
+        """As `_expand_path`, of paths to be moved or removed."""
+        sources = texts(paths)
+        sources = [sources] if isinstance(sources, str) else sources
+        patterns = [each for each in sources if await self._is_pattern(each)]
+        existing = [each for each in sources if each not in patterns]
+        found: set[str] = set()
+        for some, is_literal in ((existing, True), (patterns, False)):
+            with suppress(FileNotFoundError):
+                found.update(await self._expand_path(some, recursive, maxdepth, is_literal))
+        if not found:
+            raise PathNotFoundError("no such file or directory", path=", ".join(sources))
+        return sorted(found)
 
     async def tree_at(self, path: str) -> list[FileStatus]:
         """The status of a path and of all entries below it, the top first. Raises
@@ -482,6 +508,8 @@ class S3kFileSystem(UpdatableFileSystem):
             # the current bytes followed by the written ones. Published only over the copied one.
             async with reader_of(client, writer.entry) as reader:
                 await looking.copy_into(writer, reader)
+        if mode == "ab":
+            at_commit(writer, unchanged=True)
         return writer
 
     # In place

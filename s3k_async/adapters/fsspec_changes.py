@@ -11,6 +11,7 @@ from fsspec.transaction import Transaction as FsspecTransaction
 from s3k_async._core.concurrency import gather
 from s3k_async.adapters.fsspec_listing import copy_into, readable, status_of, tops_of
 from s3k_async.backends.ports.blobs import Buffer
+from s3k_async.bulk.copying import attributes_of_copy
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.errors import (
     PathExistsError,
@@ -20,7 +21,7 @@ from s3k_async.errors import (
 from s3k_async.files.open_files import FileWriter, Opening
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.entry_reader import existing
-from s3k_async.transaction import Transaction
+from s3k_async.transaction import Transaction, at_commit
 
 __all__ = ["AtOnce", "Pairs", "PendingChanges", "Together", "VolumeTransaction", "rename"]
 
@@ -132,9 +133,12 @@ class Together:
         await self._transaction.makedirs(path)
 
     async def copy(self, source: str, target: str) -> None:
-        store = volume_of(self._client).store
-        entry = readable(store, await existing(store, source))
+        volume = volume_of(self._client)
+        entry = readable(volume.store, await existing(volume.store, source))
         writer = await self.open(target, "wb")
+        attributes = attributes_of_copy(entry, volume)
+        if attributes is not None:
+            at_commit(writer, attributes=attributes.to_json())
         await copy_into(writer, reader_of(self._client, entry))
         await writer.close()
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any
 
 import anyio
@@ -41,6 +47,28 @@ class GatheredWrites:
         self._overwrite = overwrite
         self._waiting: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._arrived = anyio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._over = False
+
+    @contextmanager
+    def task(self) -> Iterator[None]:
+        """Context of the task of a file, which `end` cancels."""
+        if self._over:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def end(self) -> None:
+        """Cancel the tasks that are left. fsspec leaves them behind if it is cancelled itself, and
+        they would never end: their writes are not made any more."""
+        self._over = True
+        for task in self._tasks:
+            task.cancel()
 
     def room(self, size: int) -> AbstractAsyncContextManager[object]:
         """Context in which a file of this size may be held in memory or sent."""
@@ -81,7 +109,10 @@ async def gathered_writes(client: S3kClient, *, overwrite: bool) -> AsyncIterato
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writes.run)
-            yield writes
+            try:
+                yield writes
+            finally:
+                writes.end()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise_first(group)
@@ -102,7 +133,10 @@ async def upload(
     Raises PathNotFoundError (no such local file), UnsupportedError (no regular file),
     PathExistsError (`exclusive`), and the errors of the write.
     """
-    async with local_tree.opened(local) as (descriptor, size):
+    async with AsyncExitStack() as stack:
+        if gathered:
+            stack.enter_context(gathered.task())
+        descriptor, size = await stack.enter_async_context(local_tree.opened(local))
         callback.set_size(size)
         async with gathered.room(size) if gathered else nullcontext():
             piece = await local_tree.read_piece(descriptor, local, 0, CHUNK)

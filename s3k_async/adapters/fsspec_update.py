@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import warnings
 from bisect import bisect_right
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from s3k_async.adapters.fsspec_attributes import AttributedFileSystem
+from s3k_async.adapters.unwind import Unwinding
 from s3k_async.client import volume_of
 from s3k_async.errors import InvalidArgumentError, StreamClosedError
 from s3k_async.files.edits import truncate, write_ranges
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from s3k_async.model import Entry
 
 __all__ = ["HELD_BYTES", "HELD_RANGES", "S3kUpdateFile", "UpdatableFileSystem"]
+
+_LOG = logging.getLogger(__name__)
 
 HELD_BYTES: Final = 32 * 1024 * 1024
 """Written bytes that a file holds before it applies them by itself."""
@@ -54,7 +58,9 @@ class S3kUpdateFile(io.RawIOBase):
 
     What is written is held in memory, where reads of this file see it, and applied to the file in
     one change by `flush`, by `close`, or when HELD_BYTES or HELD_RANGES are held. A file that is
-    left by an exception, or forgotten, drops what was not applied. Applying raises ConflictError if
+    left by an exception, or forgotten, drops what was not applied: during an exception that was
+    raised after it was opened, `flush` has no effect, because wrappers call it before `close`, and
+    `close` logs a warning. Applying raises ConflictError if
     the file was removed or replaced since it was opened; changes of other clients to the same file
     are kept, except where this file has written. Not for several threads at once.
     """
@@ -71,6 +77,9 @@ class S3kUpdateFile(io.RawIOBase):
         """Offset and bytes that are not applied yet, in the order of the offsets; none overlap."""
         self._held = 0
         self._pid = os.getpid()
+        self._unwinding: Unwinding | None = Unwinding()
+        self._forgotten = False
+        """Whether a finaliser closes a wrapper of the file, which flushes its buffer."""
 
     def __repr__(self) -> str:
         return f"<S3kUpdateFile {self.path!r} version {self._entry.version}>"
@@ -133,17 +142,19 @@ class S3kUpdateFile(io.RawIOBase):
         """Replace the bytes at the position, or extend the file; returns their number."""
         self._need_open()
         view = bytes_of(data, self.path)
-        if len(view):
+        if self._forgotten:
+            self._warn_forgotten(self)
+        elif len(view):
             self._hold(self._position, view)
             self._position += len(view)
             if self._held >= HELD_BYTES or len(self._written) >= HELD_RANGES:
-                self.flush()
+                self._apply()
         return len(view)
 
     def truncate(self, size: int | None = None, /) -> int:
         """Apply what was written, and give the file a size, by default the position; returns it."""
         self._need_open()
-        self.flush()
+        self._apply()
         wanted = self._position if size is None else size
         self._entry = self.fs.run_blocking(lambda: self.fs.resize(self._entry, wanted))
         self.fs.invalidate_cache(self.path)
@@ -154,6 +165,10 @@ class S3kUpdateFile(io.RawIOBase):
         OutcomeUnknownError, and the errors of the service; then it is not applied, and stays
         held."""
         self._need_open()
+        if not self._is_abandoned:
+            self._apply()
+
+    def _apply(self) -> None:
         if not self._written:
             return
         written = list(self._written)
@@ -166,13 +181,18 @@ class S3kUpdateFile(io.RawIOBase):
         if self.closed:
             return
         try:
-            self.flush()
+            self._need_open()
+            if not self._is_abandoned:
+                self._apply()
+            elif self._written:
+                _LOG.warning("changes of %s are not applied: an exception closes it", self.path)
         finally:
             self.discard()
 
     def discard(self) -> None:
         """Close the file without applying what was written since the last `flush`."""
         self._written, self._held = [], 0
+        self._unwinding = None
         super().close()
 
     def __exit__(
@@ -189,13 +209,22 @@ class S3kUpdateFile(io.RawIOBase):
     def __del__(self) -> None:
         # Not the base's, which closes: a forgotten file must not change anything.
         if getattr(self, "_written", None) and not self.closed:
-            self._written = []
-            warnings.warn(
-                f"discarding changes of a file that was not closed: {self.path}",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+            self._warn_forgotten(self)
+
+    def _dealloc_warn(self, source: object) -> None:
+        """Called by `io` on the file below a finalised wrapper, before closing it."""
+        self._forgotten = True
+        if self._written:
+            self._warn_forgotten(source)
+
+    def _warn_forgotten(self, source: object) -> None:
+        self._written = []
+        warnings.warn(
+            f"discarding changes of a file that was not closed: {self.path}",
+            ResourceWarning,
+            stacklevel=3,
+            source=source,
+        )
 
     def _hold(self, offset: int, data: memoryview) -> None:
         """Note written bytes, over those that were written before."""
@@ -214,6 +243,11 @@ class S3kUpdateFile(io.RawIOBase):
         joined += rest
         self._held += len(joined) - before
         self._written[first:last] = [(start, joined)]
+
+    @property
+    def _is_abandoned(self) -> bool:
+        """Whether an exception or a finaliser is closing the file."""
+        return self._forgotten or (self._unwinding is not None and self._unwinding.by_exception)
 
     def _need_open(self) -> None:
         need_process(self._pid, self.path)

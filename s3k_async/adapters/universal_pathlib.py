@@ -3,7 +3,8 @@ point."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from glob import escape, has_magic
 from typing import Any, Self
 
 from fsspec.registry import get_filesystem_class
@@ -20,7 +21,8 @@ class S3kPath(UPath):
     """A path in a volume. Storage options are those of `S3kFileSystem`; the volume is one of them.
 
     Differences from other paths of universal-pathlib: `str` gives the URL with the volume, a path
-    or URL of another volume raises CrossVolumeError, and `move` within a volume is a rename.
+    or URL of another volume raises CrossVolumeError, `move` within a volume is a rename, and
+    `*`, `?` and `[` in a path are text, as in pathlib: only arguments of `glob` are patterns.
     """
 
     __slots__ = ()
@@ -47,7 +49,51 @@ class S3kPath(UPath):
     def rename(self, target: WritablePathLike, **options: Any) -> Self:
         """Atomic; a file at the target is replaced. Raises CrossVolumeError."""
         _refuse_others(target, self.storage_options)
-        return super().rename(target, **options)
+        if not has_magic(self.path) or not isinstance(target, str | S3kPath):
+            return super().rename(target, **options)
+        if isinstance(target, str):
+            if not target.startswith(("/", SCHEME)):
+                return super().rename(target, **options)  # refused
+            target = self.with_segments(target)
+        place = target.absolute()
+        self.fs.mv([self.absolute().path], [place.path])  # lists are no patterns
+        return type(self)(place)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the file. Raises FileNotFoundError (not `missing_ok`), IsADirectoryError."""
+        try:
+            self.fs.rm(self.path, assume_literal=True)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def rmdir(self, recursive: bool = True) -> None:
+        """Remove the directory, with `recursive` its contents, too. Raises NotADirectoryError,
+        DirectoryNotEmptyError."""
+        if not self.is_dir():
+            raise NotADirectoryError(str(self))
+        if recursive:
+            self.fs.rm(self.path, recursive=True, assume_literal=True)
+        else:
+            self.fs.rmdir(self.path)
+
+    def glob(self, pattern: str, **options: Any) -> Iterator[Self]:
+        """As pathlib's."""
+        if has_magic(self.path):
+            return self._matches(pattern)
+        return super().glob(pattern, **options)
+
+    def rglob(self, pattern: str, **options: Any) -> Iterator[Self]:
+        """As pathlib's."""
+        if has_magic(self.path):
+            return self._matches(f"**/{pattern}")
+        return super().rglob(pattern, **options)
+
+    def _matches(self, pattern: str) -> Iterator[Self]:
+        base = self.absolute().path
+        inside = self.joinpath(pattern).absolute().path.removeprefix(base)
+        for name in self.fs.glob(escape(base) + inside):
+            yield self.joinpath(name.removeprefix(base).removeprefix("/"))
 
     def move(self, target: Any, **options: Any) -> Any:
         """`rename` within the volume; to other places a copy, then a deletion of the copied

@@ -28,7 +28,7 @@ from s3k_async.namespace.store import WriteTarget
 from s3k_async.permissions import DIRECTORY_MODE, Ownership
 from s3k_async.volumes.volume import Volume
 
-__all__ = ["copied", "copied_file", "copy", "make_directory_like"]
+__all__ = ["attributes_of_copy", "copied", "copied_file", "copy", "make_directory_like"]
 
 DIRECTORIES = 16
 """Directories that are created at the same time."""
@@ -57,7 +57,7 @@ async def copy(
                     target,
                     upload,
                     overwrite=overwrite,
-                    attributes=_attributes(entry, destination),
+                    attributes=attributes_of_copy(entry, destination),
                 )
             )
             return tally.result
@@ -79,7 +79,7 @@ async def copy(
         return tally.result
 
 
-def _attributes(entry: Entry, destination: Volume) -> Attributes | None:
+def attributes_of_copy(entry: Entry, destination: Volume) -> Attributes | None:
     """The attributes of a copy: those of the original, except read-only, if the volume has any.
     In a volume with permissions the copy belongs to the identity, and has the mode of the original
     without the bits of the umask, and without those above the permission bits, as by `cp`; a
@@ -99,7 +99,7 @@ async def make_directory_like(
 ) -> Entry:
     """The directory at the target, with the attributes of the original, if that has any. Raises
     PermissionDeniedError for a read-only one that would change."""
-    store, attributes = destination.store, _attributes(entry, destination)
+    store, attributes = destination.store, attributes_of_copy(entry, destination)
     wanted = "" if attributes is None or target == ROOT else attributes.to_json()
     made = await store.make_directory(target, exist_ok=exist_ok, attributes=wanted)
     present = Attributes.from_json(made.attributes)
@@ -152,7 +152,7 @@ def copied_file(
         entry.size if is_streamed else 0,
         upload,
         source=entry.path,
-        attributes=_attributes(entry, destination),
+        attributes=attributes_of_copy(entry, destination),
         mtime_ms=mtime_ms,
     )
     return written_alone(destination, file, overwrite=overwrite) if entry.size >= LARGE else file

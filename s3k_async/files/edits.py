@@ -29,12 +29,13 @@ from s3k_async.errors import (
     DataMissingError,
     InvalidArgumentError,
     OutcomeUnknownError,
+    PathExistsError,
     PathNotFoundError,
     S3kError,
     UnsupportedError,
 )
 from s3k_async.files.file_ranges import need_readable, require_readable
-from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished, open_writer
+from s3k_async.files.open_files import FileWriter, bytes_of, drop_unpublished
 from s3k_async.model import ChangeResult, Content, Entry
 from s3k_async.namespace.conflict_backoff import ConflictBackoff
 from s3k_async.namespace.entry_reader import existing
@@ -117,7 +118,8 @@ async def append(volume: Volume, path: str, data: Buffer) -> Entry:
 
 
 async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
-    """Open a file to add bytes at its end, or reserve a new path, as `open_writer` does.
+    """Open a file to add bytes at its end, or to create it. Unlike that of `open_writer`, a new
+    path is not reserved, so that several can append to a new file.
 
     Raises IsDirectoryError, NotDirectoryError, UncommittedFileError, BusyError,
     ReadOnlyVolumeError, UnsupportedError (a volume without extents, or an adopted file).
@@ -125,25 +127,43 @@ async def open_appender(volume: Callable[[], Volume], path: str) -> FileWriter:
     opened = volume()
     with opened.calls.running("open", path):
         need_extents(opened, path)
-        current = await opened.store.get(path, trusting=True)
-        if current is not None:
-            need_readable(current)
-            require_changeable(opened, current)
-            lease_ms = opened.store.target(path, current).lease_ms
-            upload = opened.storage.at(path).writer(current.id)
-            return FileAppender(volume, replace(current, lease_ms=lease_ms), upload)
-    return await open_writer(volume, path, exclusive=False)
+        store = opened.store
+        current = await store.get(path, trusting=True)
+        if current is None or store.ran_out(current):
+            target = await store.prepare(path)
+        else:
+            target = store.target(path, current)
+        if target.current is not None:
+            need_readable(target.current)
+            require_changeable(opened, target.current)
+        entry = target.current or store.new_file(path, target.object_id)
+        upload = opened.storage.at(path).writer(entry.id)
+        return FileAppender(
+            volume,
+            replace(entry, lease_ms=target.lease_ms),
+            upload,
+            is_new=target.current is None,
+        )
 
 
 class FileAppender(FileWriter):
     """A file that bytes are added to. They become visible together, when it is closed: at the end
-    of the file as it is then, so that concurrent appenders do not disturb each other.
+    of the file as it is then, so that concurrent appenders do not disturb each other. A file that
+    was missing when it was opened is created, unless it exists by then.
 
     Closing raises ConflictError if the file was removed or replaced since it was opened.
     """
 
-    def __init__(self, volume: Callable[[], Volume], entry: Entry, upload: PhysicalWriter) -> None:
+    def __init__(
+        self,
+        volume: Callable[[], Volume],
+        entry: Entry,
+        upload: PhysicalWriter,
+        *,
+        is_new: bool = False,
+    ) -> None:
         super().__init__(volume, entry, upload, reserved=False)
+        self._is_new = is_new
 
     def __repr__(self) -> str:
         return f"<FileAppender {self.entry.path!r} {self._upload.size} bytes>"
@@ -164,12 +184,46 @@ class FileAppender(FileWriter):
         if data is not None:
             view = memoryview(data)
             return await _change(
-                volume, entry.path, lambda extents: _appended(extents, view), expected=entry.id
+                volume,
+                entry.path,
+                lambda extents: _appended(extents, view),
+                expected="" if self._is_new else entry.id,
+                create=self._is_new,
             )
         content = await self._upload.finish()
+        if self._is_new:
+            return await _publish_new(volume, entry, content)
         return await publish_range(
             volume, entry.path, None, content, expected=entry.id, lease_ms=entry.lease_ms
         )
+
+
+async def _publish_new(volume: Volume, new: Entry, content: Content) -> Entry:
+    """Publish data that was uploaded for a new file: as the file, or, if another client has created
+    one at the path, at the end of that, as a copy."""
+    store, storage = volume.store, volume.storage.at(new.path)
+    race = ConflictBackoff(store)
+    try:
+        while True:
+            target = await store.prepare(new.path)
+            current = target.current
+            if current is not None:
+                need_readable(current)
+                require_changeable(volume, current)
+                copied = await storage.copy_from(storage, content, current.id)
+                break
+            target = replace(target, object_id=new.id, lease_ms=new.lease_ms)
+            try:
+                return await store.publish(target, content, overwrite=False)
+            except (ConflictError, PathExistsError) as error:
+                await race.lost(error)
+    except S3kError as error:
+        await drop_unpublished(storage, content.physical, error)
+        raise
+    await drop_unpublished(storage, content.physical, ConflictError("copied", path=new.path))
+    return await publish_range(
+        volume, new.path, None, copied, expected=current.id, lease_ms=target.lease_ms
+    )
 
 
 async def write_range(

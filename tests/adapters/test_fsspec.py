@@ -13,6 +13,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -839,3 +840,58 @@ def test_names_that_other_stores_cannot_hold(fs: S3kFileSystem) -> None:
     assert fs.glob("/{x}*") == ["/{x}"]
     assert fs.glob("/[[]y*") == ["/[y]"]
     assert fs.cat_file("/[y]") == b"/[y]"
+
+
+@pytest.mark.parametrize("name", ["x*", "x?", "x[1]"])
+def test_what_is_moved_or_removed_is_no_pattern_if_it_exists(fs: S3kFileSystem, name: str) -> None:
+    """Nothing happens to the others that it would match."""
+    others = {"/d/x1": b"1", "/d/x2/f": b"2"}
+    fs.pipe(others | {f"/d/{name}": b"mine", f"/d/{name}d/f": b"below", "/d/x1d/f": b"other"})
+    fs.mv(f"/d/{name}", "/moved")
+    fs.mv(f"/d/{name}d", "/directory", recursive=True)
+    assert (fs.cat("/moved"), fs.find("/directory")) == (b"mine", ["/directory/f"])
+    fs.mv("/moved", f"/d/{name}")
+    fs.mv("/directory", f"/d/{name}d")
+    fs.mv([f"/d/{name}"], "/into/")
+    assert fs.find("/into") == [f"/into/{name}"]
+    fs.mv(f"/into/{name}", f"/d/{name}")
+    with fs.transaction:
+        fs.rm([f"/d/{name}"])
+        fs.rm(f"/d/{name}d", recursive=True)
+    left = others | {"/d/x1d/f": b"other"}
+    assert fs.cat("/d", recursive=True) == left
+    with pytest.raises(FileNotFoundError):
+        fs.rm(["/nowhere*", "/nowhere"])
+    fs.rm(["/d/x[0-9]d", "/nowhere*"], recursive=True)
+    assert fs.cat("/d", recursive=True) == others
+
+
+def test_a_cancelled_put_leaves_no_tasks(
+    config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that wait for a write with others, nor those that have not begun."""
+    for number in range(100):
+        (tmp_path / str(number)).write_bytes(b"x" * 100)
+    write = fsspec_transfer.GatheredWrites.write
+
+    async def left() -> set[asyncio.Task[Any]]:
+        begun = asyncio.Event()
+
+        async def noted(writes: fsspec_transfer.GatheredWrites, path: str, data: bytes) -> None:
+            begun.set()
+            await write(writes, path, data)
+
+        monkeypatch.setattr(fsspec_transfer.GatheredWrites, "write", noted)
+        fs = S3kFileSystem(config=config, asynchronous=True)
+        assert not await fs._exists("/put")
+        before = asyncio.all_tasks()
+        task = asyncio.ensure_future(fs._put(str(tmp_path), "/put", recursive=True))
+        await begun.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        if tasks := asyncio.all_tasks() - before:
+            await asyncio.wait(tasks, timeout=5)
+        return asyncio.all_tasks() - before
+
+    assert asyncio.run(left()) == set()

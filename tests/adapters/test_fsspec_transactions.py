@@ -11,7 +11,12 @@ import pytest
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    PathExistsError,
+    UnsupportedError,
+)
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 
@@ -165,3 +170,36 @@ def test_what_a_transaction_refuses_changes_nothing(
         with pytest.raises(FileNotFoundError):
             fs.rm("/nowhere")
     assert contents(config) == before
+
+
+@pytest.mark.parametrize("path", ["/old", "/new"])
+def test_an_append_keeps_what_others_have_written(
+    fs: S3kFileSystem, config: VolumeConfig, path: str
+) -> None:
+    """An append in a transaction writes the file again, so it may only replace what it copied."""
+
+    def append() -> None:
+        with fs.transaction:
+            fs.pipe("/too", b"1")
+            with fs.open(path, "ab") as file:
+                file.write(b"mine")
+            with S3kSyncClient(config=config) as other:
+                other.append(path, b"theirs")
+
+    before = contents(config)
+    with pytest.raises((ConflictError, PathExistsError)):
+        append()
+    assert contents(config) == before | {path: before.get(path, b"") + b"theirs"}
+
+
+def test_a_copy_has_the_attributes_of_its_source(fs: S3kFileSystem) -> None:
+    fs.setxattr("/old", source="sensor")
+    fs.chmod("/old", 0o640)
+    with fs.transaction:
+        fs.copy("/old", "/copied")
+        fs.copy("/old", "/gone")
+        fs.copy("/gone", "/plain")
+    for path in ("/copied", "/gone"):
+        assert fs.metadata(path) == {"source": "sensor"}
+        assert fs.info(path)["mode"] == fs.info("/old")["mode"]
+    assert (fs.metadata("/plain"), fs.cat("/plain")) == ({}, b"3")

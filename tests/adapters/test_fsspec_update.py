@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fsspec.core import OpenFile
 
 from s3k_async.adapters import fsspec_update
 from s3k_async.adapters.fsspec import S3kFileSystem
@@ -183,3 +184,51 @@ def test_what_cannot_be_changed_is_refused(fs: S3kFileSystem) -> None:
     with fs.transaction, pytest.raises(UnsupportedError):
         fs.open("/f", "r+b")
     assert fs.cat("/f") == b"f"
+
+
+@pytest.mark.parametrize("wrapper", ["text", "buffer", "open file", "finally"])
+def test_what_a_wrapper_flushes_after_an_exception_is_not_applied(
+    fs: S3kFileSystem, wrapper: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs.pipe("/f", b"0123456789")
+
+    def fail() -> None:
+        if wrapper == "text":
+            with fs.open("/f", "r+") as text:
+                text.write("never")
+                raise ZeroDivisionError
+        if wrapper == "buffer":
+            with io.BufferedRandom(fs.open("/f", "r+b")) as buffer:
+                buffer.write(b"never")
+                raise ZeroDivisionError
+        if wrapper == "open file":
+            with OpenFile(fs, "/f", "r+b") as file:
+                file.write(b"never")
+                raise ZeroDivisionError
+        file = fs.open("/f", "r+b")
+        try:
+            file.write(b"never")
+            raise ZeroDivisionError
+        finally:
+            file.close()
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert fs.cat("/f") == b"0123456789"
+    assert "an exception closes it" in caplog.text
+
+
+@pytest.mark.parametrize("wrapper", ["text", "buffer"])
+def test_what_a_forgotten_wrapper_flushes_is_not_applied(fs: S3kFileSystem, wrapper: str) -> None:
+    fs.pipe("/f", b"0123456789")
+
+    def forget() -> None:
+        if wrapper == "text":
+            fs.open("/f", "r+").write("never")
+        else:
+            io.BufferedRandom(fs.open("/f", "r+b")).write(b"never")
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="not closed: /f"):
+        forget()
+    assert fs.cat("/f") == b"0123456789"

@@ -12,7 +12,7 @@ from upath import UPath
 from upath.registry import get_upath_class
 
 from s3k_async.adapters.universal_pathlib import S3kPath
-from s3k_async.errors import CrossVolumeError
+from s3k_async.errors import CrossVolumeError, DirectoryNotEmptyError
 from tests.adapters.lake import embedded_volume
 
 
@@ -125,6 +125,42 @@ def test_a_rename_keeps_the_object(root: UPath) -> None:
     after = root.fs.info((root / "last" / "x").path)
     assert (after["id"], after["size"]) == (before["id"], before["size"])
     assert not (root / "old").exists()
+
+
+@pytest.mark.parametrize("name", ["x*", "x?", "x[1]"])
+def test_wildcards_in_a_path_are_text(root: UPath, name: str) -> None:
+    """Nothing happens to the others that they would match as a pattern."""
+    here, others = root / "here", {"x1", "x2", "x1/f"}
+    (here / "x1").mkdir(parents=True)
+    (here / "x1" / "f").touch()
+    (here / "x2").touch()
+
+    def left() -> set[str]:
+        return {path.path.removeprefix(here.path + "/") for path in here.rglob("*")} - {here.path}
+
+    file, directory = here / name, here / (name + "d")
+    file.write_bytes(b"1")
+    moved = file.rename(here / ("new" + name))
+    assert (moved.name, moved.read_bytes()) == ("new" + name, b"1")
+    assert left() == {*others, "new" + name}
+    assert moved.rename(file.path) == file
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        file.unlink()
+    file.unlink(missing_ok=True)
+    assert left() == others
+    directory.mkdir()
+    directory.rmdir(recursive=False)
+    (directory / "below").mkdir(parents=True)
+    (directory / "below" / "g").touch()
+    assert [path.path for path in directory.glob("*")] == [(directory / "below").path]
+    assert (directory / "below" / "g").path in {path.path for path in directory.rglob("*")}
+    with pytest.raises(DirectoryNotEmptyError):
+        directory.rmdir(recursive=False)
+    directory.rmdir()
+    assert left() == others
+    with pytest.raises(NotADirectoryError):
+        directory.rmdir()
 
 
 def test_copies_go_to_the_local_disk_and_back(root: UPath, tmp_path: Path) -> None:

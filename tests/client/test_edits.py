@@ -52,6 +52,7 @@ from tests.client.rig import TUNING, faulty_client, memory_config
 from tests.client.transacting import contents, problems
 from tests.engines.volumes import volume_backends
 from tests.level import FULL
+from tests.support import FakeClock, fake_runtime
 from tests.tiers.rig import move_all, sizes, tiered_volume
 
 pytestmark = pytest.mark.layouts("path", "tree")
@@ -771,6 +772,54 @@ async def test_open_files_append_what_was_written_together(fs: S3kClient) -> Non
         "/new/file": b"x",
     }
     assert await problems(fs) == []
+
+
+@pytest.mark.parametrize("size", [1, 400])
+async def test_several_append_to_a_new_file(fs: S3kClient, size: int) -> None:
+    """Bytes that were uploaded in parts before another one created the file are copied."""
+    files = [await fs.open("/d/new", "ab") for _ in range(3)]
+    for number, file in enumerate(files):
+        await file.write(b"%d" % number * size)
+    assert [status async for status in fs.list("/d", include_uncommitted=True)] == []
+    await files[1].discard()
+    await files[2].close()
+    await files[0].close()
+    assert await fs.read("/d/new") == b"2" * size + b"0" * size
+    assert await live_keys(fs) <= await data_keys(fs)
+    assert len(await data_keys(fs)) == 2  # the copy, and not what was copied or discarded
+    assert await problems(fs) == []
+
+
+@pytest.mark.parametrize("size", [1, 400])
+async def test_a_file_that_is_created_while_it_is_opened_to_append_is_kept(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    store = fs._volume().store
+    get = store.get
+
+    async def outdated(path: str, *arguments: Any, **options: Any) -> Entry | None:
+        found = await get(path, *arguments, **options)
+        monkeypatch.undo()
+        await fs.write("/f", b"theirs")
+        return found
+
+    monkeypatch.setattr(store, "get", outdated)
+    async with fs.open("/f", "ab") as file:
+        await file.write(b"x" * size)
+    assert await fs.read("/f") == b"theirs" + b"x" * size
+
+
+async def test_an_expired_reservation_is_no_obstacle_to_an_append() -> None:
+    clock = FakeClock()
+    config = memory_config(replace(TUNING, lease=60.0))
+    await init_volume(config)
+    async with faulty_client(FaultPlan(), config, fake_runtime(clock)) as fs:
+        await fs.open("/f", "wb")
+        with pytest.raises(UncommittedFileError):
+            await fs.open("/f", "ab")
+        clock.advance(61)
+        await append_to(fs, "/f")
+        assert await fs.read("/f") == b"x"
 
 
 @pytest.mark.parametrize("verb", VERBS)
