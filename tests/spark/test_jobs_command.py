@@ -415,6 +415,7 @@ def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
         env=environment,
     )
     assert json.loads(done.stdout.splitlines()[-1]) == {
+        "volume": f"{directory}:/",
         "path": "/",
         "bytes": 74,
         "files": 12,

@@ -25,6 +25,7 @@ from s3k_async.cli.volume_addresses import (
     Address,
     parse_address,
     parse_volume_address,
+    shown_in,
     whole_volume,
 )
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
@@ -207,6 +208,7 @@ def listing(
         written = _read(session, output, form).count()
     invocation.say(
         f"listed {plural(written, 'entry')} to {output}",
+        volume=shown_in(opened.driver),
         path=address.path,
         output=output,
         entries=written,
@@ -247,7 +249,7 @@ def du(
         rows = frame.orderBy("path").collect()
     for row in rows:
         if invocation.json:
-            invocation.output.json(row.asDict())
+            invocation.output.json({"volume": shown_in(opened.driver), **row.asDict()})
             continue
         text = human_size(row.bytes) if human else str(row.bytes)
         invocation.output.line(
@@ -301,7 +303,7 @@ def _change_rows(
         listed = _list(session, rows, form)
         result = transaction_of(jobs)(session, opened, listed, dry_run=not yes, **options)
         write_output(result.frame, output)
-    _print_report(invocation, result.report, did, would, whole=True)
+    _print_report(invocation, opened, result.report, did, would, whole=True)
 
 
 @job("import")
@@ -368,7 +370,7 @@ def import_(
             session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks
         )
         write_output(result.frame, output)
-    _print_report(invocation, result.report, "imported", "import")
+    _print_report(invocation, opened, result.report, "imported", "import")
 
 
 @job("purge")
@@ -396,7 +398,7 @@ def purge(
 
         result = purge(session, opened, address.path, dry_run=not yes, **options)
         write_output(result.frame, output)
-    _print_report(invocation, result.report, "deleted", "delete")
+    _print_report(invocation, opened, result.report, "deleted", "delete")
 
 
 def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -579,7 +581,13 @@ def write_output(frame: DataFrame, output: str | None) -> None:
 
 
 def _print_report(
-    invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False
+    invocation: Invocation,
+    volume: SparkVolume,
+    report: JobReport,
+    did: str,
+    would: str,
+    *,
+    whole: bool = False,
 ) -> None:
     """Print the report. `whole`: a directory counts as one, regardless of its content. Raises
     FailedOperandsError if a row failed."""
@@ -597,6 +605,7 @@ def _print_report(
     text += " (--yes applies it)" if report.dry_run else f"; {report.seconds:,.1f} s"
     invocation.say(
         text,
+        volume=shown_in(volume.driver),
         job=report.job,
         dry_run=report.dry_run,
         rows=report.rows,
