@@ -199,13 +199,13 @@ def test_changes_wait_for_yes(
     rename = ["spark", "rename", directory + ":/", "--pairs", str(pairs), "--tasks", "2"]
     delete = ["spark", "delete", directory + ":/", "--from", str(paths), "-r", "--tasks", "2"]
 
-    assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes applies it)\n"
-    assert (
-        cli.ok(*delete).out
-        == "would delete 1 file, 6 bytes, 1 directory with all below (--yes applies it)\n"
+    assert cli.ok(*rename).out == (
+        f"would rename 2 files, 12 bytes in {directory}:/ (--yes applies it)\n"
     )
+    whole = f"1 directory with all below in {directory}:/"
+    assert cli.ok(*delete).out == f"would delete 1 file, 6 bytes, {whole} (--yes applies it)\n"
     assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith(
-        "would delete 12 files, 4 directories, 74 bytes"
+        f"would delete 12 files, 4 directories, 74 bytes in {directory}:/"
     )
     assert left(directory) == sorted(FILES)
 
@@ -219,9 +219,7 @@ def test_changes_wait_for_yes(
         "done",
         "failed",
     ]
-    assert cli.ok(*delete, "--yes").out.startswith(
-        "deleted 1 file, 6 bytes, 1 directory with all below; "
-    )
+    assert cli.ok(*delete, "--yes").out.startswith(f"deleted 1 file, 6 bytes, {whole}; ")
     assert left(directory) == ["/a/0/3", "/a/0/6", "/a/0/9", "/a/1/10", "/a/1/4", "/a/1/7", "/a/b"]
     assert cli.ok("spark", "purge", f"{directory}:/", "--yes").out.startswith(
         "deleted 7 files, 3 directories, "
@@ -306,8 +304,12 @@ def test_a_directory_is_told_as_one_with_what_is_in_it(
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("source,target\n/a,/b\n")
     rename = ["spark", "rename", directory, "--pairs", str(pairs), "--tasks", "2"]
-    assert cli.ok(*rename).out == "would rename 1 directory with all below (--yes applies it)\n"
-    assert cli.ok(*rename, "--yes").out.startswith("renamed 1 directory with all below; ")
+    assert cli.ok(*rename).out == (
+        f"would rename 1 directory with all below in {directory}:/ (--yes applies it)\n"
+    )
+    assert cli.ok(*rename, "--yes").out.startswith(
+        f"renamed 1 directory with all below in {directory}:/; "
+    )
     assert len(left(directory)) == len(FILES)
 
 

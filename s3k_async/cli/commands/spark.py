@@ -600,12 +600,14 @@ def _print_report(
     else:
         of_files = f"{files}, {report.bytes:,} bytes, " if report.files else ""
         text = f"{did_what} {of_files}{directories} with all below"
+    place = shown_in(volume.driver)
+    text += f" in {place}"
     if report.already:
         text += f"; {report.already:,} were done already"
     text += " (--yes applies it)" if report.dry_run else f"; {report.seconds:,.1f} s"
     invocation.say(
         text,
-        volume=shown_in(volume.driver),
+        volume=place,
         job=report.job,
         dry_run=report.dry_run,
         rows=report.rows,
