@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import anyio
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.pace import Pace
-from s3k_async._core.runtime import SYSTEM, Runtime
+from s3k_async._core.runtime import Runtime
 from s3k_async._native import object_id_of
 from s3k_async.backends.ports.blobs import BlobInfo
 from s3k_async.backends.ports.pagination import list_all
@@ -155,12 +154,12 @@ async def move_object(
     blobs: TieredBlobs,
     info: BlobInfo,
     part_size: int,
-    check: Callable[[], Awaitable[None]] | None = None,
+    check: Callable[[], Awaitable[None]],
 ) -> bool:
     """Move one object of the hot store; whether its bytes were copied, which is not so if the cold
     store has the same ones already. An object that the cold store has is never replaced: which of
-    two copies is right is known to the entry of the file alone (`s3k fsck`). `check`: raises unless
-    the stores are two places, by default `require_apart`; called if both have the object.
+    two copies is right is known to the entry of the file alone (`s3k fsck`). `check`: raises
+    ConfigError unless the stores are two places (`require_apart`); called if both have the object.
 
     Raises BlobNotFoundError (the hot store does not have it any more), CorruptDataError (the copy
     has other bytes; both are kept), ConfigError (both stores are one place)."""
@@ -175,7 +174,7 @@ async def move_object(
             path=blobs.cold.uri(key),
         )
     else:
-        await (check or partial(require_apart, blobs.hot, blobs.cold, SYSTEM.uuid()))()
+        await check()
     await blobs.hot.delete(key)
     return there is None
 

@@ -3,13 +3,15 @@ suite (`tests/contracts`), where the store is one more backend."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from s3k_async.backends.ports.blobs import BlobPage
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import BlobNotFoundError, ServiceError, UnsupportedError
 from s3k_async.storage.tier_moves import move_object
-from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers
+from s3k_async.storage.tiered_blobs import TieredBlobs, need_tiers, require_apart
 from s3k_async.testing import Died, FaultPlan
 from s3k_async.testing.faults import Call, FaultyBlobs
 from tests.tiers.rig import key, sizes, stores
@@ -25,7 +27,8 @@ class Moving(FaultPlan):
     async def _move(self, call: Call) -> None:
         if call.number == 2:
             for info in (await self.tiers.hot.list()).blobs:
-                await move_object(self.tiers, info, 100)
+                apart = partial(require_apart, self.tiers.hot, self.tiers.cold, "check")
+                await move_object(self.tiers, info, 100, apart)
 
 
 async def test_a_blob_that_is_moved_after_the_listing_of_one_store_is_listed() -> None:
@@ -102,7 +105,7 @@ async def test_a_reader_at_every_call_of_a_move_finds_the_blob() -> None:
     moved = TieredBlobs(FaultyBlobs(hot, plan), FaultyBlobs(cold, plan))
     info = await hot.head("key")
     assert info is not None
-    assert await move_object(moved, info, 32)
+    assert await move_object(moved, info, 32, partial(require_apart, hot, cold, "check"))
     assert seen > 8
     assert await sizes(cold) == {"key": 100}
 

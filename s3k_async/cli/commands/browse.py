@@ -126,7 +126,9 @@ def ls(
         parse_address(path)
     if (target := _listing_file(file, kind, long=long, human=human)) is not None:
         if target[1] == "parquet" and _several_volumes(operands):
-            raise click.UsageError("a Parquet listing has no column for the volume: list one")
+            raise click.UsageError(
+                "a Parquet listing has no column for the volume: list the paths of one"
+            )
         _list_to_file(invocation, operands, *target, recursive, everything)
         return
     _list_names(invocation, operands, recursive, long, human, everything)
