@@ -116,7 +116,9 @@ class GroupCommit:
         """Calls in groups that are written, but not settled."""
         self._seconds = 0.0
         """The time that the last write took."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        """The time of the event loop at which the timer is due."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._pid = 0
@@ -232,11 +234,13 @@ class GroupCommit:
     def _write_within(self, seconds: float) -> None:
         """Start writing the calls that wait so much later, if nothing does it before."""
         loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
+            if self._due <= due:
                 return
             self._timer.cancel()
-        self._timer = loop.call_later(seconds, partial(self._write_next, overdue=True))
+        self._due = due
+        self._timer = loop.call_at(due, partial(self._write_next, overdue=True))
 
     def _taken(self) -> list[_Grouped]:
         """The next calls of those that wait; no two of them have the same operation."""

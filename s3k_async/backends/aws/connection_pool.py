@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_began",
         "_buffer",
+        "_due",
         "_error",
         "_heard",
         "_is_in_place",
@@ -88,7 +89,9 @@ class Connection(asyncio.BufferedProtocol):
         """Of the request under way."""
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        """When the timer fires, by the clock of the event loop."""
         self._limits = Limits(0.0, 0.0)
         self._began = self._heard = 0.0
         """The times of the beginning of the request, or of the body of the answer, and of the last
@@ -250,10 +253,14 @@ class Connection(asyncio.BufferedProtocol):
         set again when it fires, not for each request."""
         limit = self._limit()
         if self._timer is not None:
-            if self._timer.when() <= limit:
+            if self._due <= limit:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(limit, self._look)
+        self._look_at(limit)
+
+    def _look_at(self, due: float) -> None:
+        self._due = due
+        self._timer = self._loop.call_at(due, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -261,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         limit = self._limit()
         if limit > self._loop.time():
-            self._timer = self._loop.call_at(limit, self._look)
+            self._look_at(limit)
         else:
             self._fail(TimeoutError("no answer within the time allowed"))
 
@@ -314,7 +321,7 @@ class ConnectionPool:
         """Ordered by last use. Empty while requests are waiting."""
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         """Requests for which no connection is free. Each gets one, or may open one."""
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.Handle | None = None
         self._lookup: asyncio.Task[list[_Address]] | None = None
         self._looked_up = 0.0
         self._turn = 0

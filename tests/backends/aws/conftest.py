@@ -1,4 +1,5 @@
-"""Both ways to a table and to a bucket: by aioboto3 (the reference) and by requests of our own."""
+"""Both ways to a table and to a bucket: by aioboto3 (the reference) and by requests of our own; and
+both event loops."""
 
 from __future__ import annotations
 
@@ -11,6 +12,14 @@ from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.testing import DynamoItems
 from tests.backends.aws.places import Adapter, OpenBlobs, OpenItems, open_blobs, open_items
+from tests.event_loops import ASYNCIO, EVENT_LOOPS, EventLoops
+
+OF_EVENT_LOOPS = ("test_connection_pool.py", "test_hostile_servers.py", "test_network.py")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> EventLoops:
+    """Both where connections and timers are tested, which depend on the event loop."""
+    return EVENT_LOOPS if item.path.name in OF_EVENT_LOOPS else ASYNCIO
 
 
 @pytest.fixture(params=[DynamoItems, WireItems], ids=["reference", "wire"])
