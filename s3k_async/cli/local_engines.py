@@ -277,7 +277,8 @@ def _answers(port: int, path: str, holds: Callable[[Any], bool] = bool) -> bool:
         with urllib.request.urlopen(f"http://{_HOST}:{port}{path}", timeout=2) as answer:
             return holds(answer.read())
     except urllib.error.HTTPError as error:
-        return error.code == 403  # a request without a signature
+        with error:
+            return error.code == 403  # a request without a signature
     except OSError:
         return False
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
+from s3k_async._core.bytes_in_place import BytesInPlace
 from s3k_async._core.concurrency import gather
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import Buffer
@@ -320,8 +320,7 @@ async def fetch_into(
 
 async def assembled(size: int, fill: Callable[[memoryview], Awaitable[None]]) -> bytes:
     """The bytes that `fill` writes to a buffer of this size. They are not copied."""
-    # BytesIO is the only way to fill a `bytes` in place. It returns its own one if that is full.
-    place = io.BytesIO(bytes(size))
+    place = BytesInPlace(size)
     with place.getbuffer() as buffer:
         await fill(buffer)
     return place.getvalue()

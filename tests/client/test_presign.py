@@ -40,7 +40,8 @@ def fetched(url: str, method: str = "GET") -> tuple[int, bytes]:
         with urlopen(Request(url, method=method), timeout=60) as answer:
             return answer.status, answer.read()
     except HTTPError as refusal:
-        return refusal.code, b""
+        with refusal:
+            return refusal.code, b""
 
 
 async def fetch(url: str, method: str = "GET") -> tuple[int, bytes]:

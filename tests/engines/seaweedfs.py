@@ -91,7 +91,8 @@ def _ready(master: int, s3: int) -> bool:
                 return False
         urllib.request.urlopen(f"http://127.0.0.1:{s3}/", timeout=2).close()
     except urllib.error.HTTPError as error:
-        return error.code == 403  # the gateway refuses who does not sign
+        with error:
+            return error.code == 403  # the gateway refuses who does not sign
     except (OSError, ValueError):
         return False
     return True

@@ -7,12 +7,12 @@ another reading of the same bytes might be another body.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar, overload
 
 from s3k_async import _native
+from s3k_async._core.bytes_in_place import BytesInPlace
 from s3k_async.errors import ResponseLostError
 
 __all__ = ["AnswerHeaders", "AnswerParser", "broken_off", "too_long"]
@@ -102,9 +102,8 @@ class AnswerParser:
         self._left: int | None = None
         """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
         self._pieces: list[bytes] = []
-        self._place: io.BytesIO | None = None
-        """Of a large body. Only `io.BytesIO` fills a `bytes` in place: without a copy, and each
-        page of memory is used once."""
+        self._place: BytesInPlace | None = None
+        """Of a large body: without a copy, and each page of memory is used once."""
         self._space: memoryview | None = None
         """For the missing bytes of a large body, or of one that is put into the buffer."""
         self._rest = bytearray()
@@ -223,8 +222,7 @@ class AnswerParser:
             if self._into is not None and self.status == _PARTIAL and length <= len(self._into):
                 self._space = self._into[:length]
             elif length >= _LARGE:
-                # `bytes(size)` must have no other reference, or it is copied.
-                self._place = io.BytesIO(bytes(length))
+                self._place = BytesInPlace(length)
                 self._space = self._place.getbuffer()
         else:
             self.is_persistent = False

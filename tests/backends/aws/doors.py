@@ -21,6 +21,18 @@ from tests.proxy import served
 
 __all__ = ["Authority", "connect_proxy", "tls_door"]
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -74,9 +86,14 @@ class Authority:
             )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
-        if address is not None:
+        # From Python 3.13 on, certificates without these extensions are refused.
+        if address is None:
+            certificate = certificate.add_extension(_SIGNS_CERTIFICATES, critical=True)
+        else:
             names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
             certificate = certificate.add_extension(names, critical=False)
+            certificate = certificate.add_extension(issuer, critical=False)
         return certificate.sign(self.key, hashes.SHA256())
 
 
