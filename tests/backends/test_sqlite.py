@@ -57,6 +57,10 @@ async def created(path: Path) -> SqliteItems:
     return store
 
 
+async def make(path: Path) -> None:
+    await (await created(path)).close()
+
+
 async def test_opening_creates_no_file(tmp_path: Path) -> None:
     store = SqliteItems(tmp_path / "t.db")
     assert not await store.exists()
@@ -406,7 +410,7 @@ async def test_where_sqlite_would_wait_the_read_moves_to_a_thread(tmp_path: Path
 
 
 def test_a_file_size_limit_is_no_space_and_loses_nothing(tmp_path: Path) -> None:
-    asyncio.run(created(tmp_path))
+    asyncio.run(make(tmp_path))
 
     async def fill() -> None:
         store = SqliteItems(tmp_path / "t.db")
@@ -652,7 +656,7 @@ async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_ha
 
 
 def test_a_fork_while_a_thread_is_in_the_store_hangs_nobody(tmp_path: Path) -> None:
-    asyncio.run(created(tmp_path))
+    asyncio.run(make(tmp_path))
     store = SqliteItems(tmp_path / "t.db")
     stop = threading.Event()
     ready = threading.Event()
@@ -684,12 +688,13 @@ def test_a_fork_while_a_thread_is_in_the_store_hangs_nobody(tmp_path: Path) -> N
     stop.set()
     thread.join()
     assert codes == [0] * 20
-    items = asyncio.run(SqliteItems(tmp_path / "t.db").query("p", limit=10_000)).items
+    items = asyncio.run(store.query("p", limit=10_000)).items
+    asyncio.run(store.close())
     assert sum(str(found["children"]).startswith("child-") for found in items) == 20
 
 
 def test_two_threads_that_fork_let_nobody_in_between(tmp_path: Path) -> None:
-    asyncio.run(created(tmp_path))
+    asyncio.run(make(tmp_path))
 
     def child() -> None:
         gate = _gate()
