@@ -247,8 +247,8 @@ class TreePlan(ABC):
         totals: tuple[int, ...] = self._database.execute(
             # In halves, since a sum has 64 bits, too.
             "SELECT count(*), total(isdir), count(bytes),"
-            " ifnull(sum(bytes / ?1), 0), ifnull(sum(bytes % ?1), 0) FROM claims",
-            (_HALF,),
+            " ifnull(sum(bytes / :half), 0), ifnull(sum(bytes % :half), 0) FROM claims",
+            {"half": _HALF},
         ).fetchone()
         count, directories, files, high, low = map(int, totals)
         self.report.files += files
