@@ -9,9 +9,8 @@ __all__ = ["BytesInPlace"]
 
 
 class BytesInPlace(io.BytesIO):
-    """Space for `size` bytes: `getbuffer` is written to, and `getvalue` then returns the bytes
-    without a copy. Nothing but `io.BytesIO` can do that.
-    """
+    """Space for `size` bytes, which are written by `getbuffer`. When no view is left, `getvalue`
+    returns them without a copy. Nothing but `io.BytesIO` can do that."""
 
     def __init__(self, size: int) -> None:
         # `bytes(size)` must have no other reference, or it is copied.
