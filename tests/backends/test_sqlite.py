@@ -108,13 +108,15 @@ async def test_values_keep_their_types(tmp_path: Path) -> None:
     key = Key(str(full["path"]), str(full["children"]))
     await store.write(Put(full, ABSENT))
     await store.close()
-    read = await SqliteItems(tmp_path / "t.db").get(key)
+    store = SqliteItems(tmp_path / "t.db")
+    read = await store.get(key)
     assert read == full
     assert {name: type(value) for name, value in (read or {}).items()} == {
         name: type(value) for name, value in full.items()
     }
     with pytest.raises(ConditionFailedError):
         await store.write(Update(key, Condition(equals={"yes": 1}), {"text": "no"}))
+    await store.close()
 
 
 async def test_a_dropped_table_is_gone_for_those_who_had_it_open(tmp_path: Path) -> None:
@@ -128,6 +130,8 @@ async def test_a_dropped_table_is_gone_for_those_who_had_it_open(tmp_path: Path)
     assert await theirs.get(Key("p", "a")) is None
     await theirs.write(Put(item("b"), ABSENT))
     assert await mine.get(Key("p", "b")) == item("b")
+    await theirs.close()
+    await mine.close()
 
 
 async def test_what_an_interrupted_drop_left_is_no_table_and_can_be_created_over(
@@ -141,6 +145,7 @@ async def test_what_an_interrupted_drop_left_is_no_table_and_can_be_created_over
     assert not await store.exists()
     assert await store.create()
     assert await store.exists()
+    await store.close()
 
 
 async def test_tokens_are_forgotten_after_ten_minutes(tmp_path: Path) -> None:
