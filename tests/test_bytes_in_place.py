@@ -23,7 +23,19 @@ def test_what_is_written_to_the_buffer_is_returned_without_a_copy() -> None:
     assert id(content) + bytes.__basicsize__ - 1 == address
 
 
+def test_closed_with_a_view_it_keeps_the_bytes_of_the_view() -> None:
+    place = BytesInPlace(16)
+    view = place.getbuffer()
+    place.close()  # where `io.BytesIO` raises BufferError
+    view[:5] = b"later"
+    assert bytes(view) == b"later" + bytes(11)
+    view.release()
+    place.close()
+    assert place.closed
+
+
 def test_cyclic_garbage_is_collected_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.13 that of `io.BytesIO` is, too."""
     reported: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
     place = BytesInPlace(16)

@@ -16,7 +16,7 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
-from s3k_async.cli.commands.spark import _form_by_content, _form_by_name
+from s3k_async.cli.spark_lists import form_by_content, form_by_name
 from s3k_async.cli.spark_sessions import spark_error
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
@@ -335,7 +335,7 @@ def test_the_form_of_a_list_is_what_it_is(
     file.write_bytes(content)
     (file.parent / "_SUCCESS").write_bytes(b"")
     place = str(file.parent if "/" in name else file)
-    assert (_form_by_name(place) or _form_by_content(spark, place)) == expected
+    assert (form_by_name(place) or form_by_content(spark, place)) == expected
 
 
 def test_a_list_that_cannot_be_read_is_told_in_one_line(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -20,6 +18,7 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.cli.spark_lists import Form, read_list
 from s3k_async.cli.spark_sessions import session_for
 from s3k_async.cli.volume_addresses import (
     Address,
@@ -28,26 +27,17 @@ from s3k_async.cli.volume_addresses import (
     shown_in,
     whole_volume,
 )
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
+from s3k_async.errors import S3kError
 from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
 __all__ = ["job", "spark", "volume_address", "write_output"]
-
-Form = Literal["parquet", "csv", "json"]
-
-_ENDS: Final[dict[str, Form]] = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".parquet": "parquet",
-}
 
 _ELSEWHERE: Final = {
     "fsck-restore": "spark_restore",
@@ -205,7 +195,7 @@ def listing(
 
         frame = listing(session, opened, address.path, by=by, tasks=tasks)
         frame.write.format(form).option("header", form == "csv").save(output)
-        written = _read(session, output, form).count()
+        written = read_list(session, output, form).count()
     invocation.say(
         f"listed {plural(written, 'entry')} to {output}",
         volume=shown_in(opened.driver),
@@ -300,7 +290,7 @@ def _change_rows(
     ):
         from s3k_async import spark as jobs
 
-        listed = _list(session, rows, form)
+        listed = read_list(session, rows, form)
         result = transaction_of(jobs)(session, opened, listed, dry_run=not yes, **options)
         write_output(result.frame, output)
     _print_report(invocation, opened, result.report, did, would, whole=True)
@@ -359,7 +349,7 @@ def import_(
         from s3k_async import spark as jobs
 
         if rows is not None:
-            objects = _list(session, rows, form)
+            objects = read_list(session, rows, form)
         elif below is not None:
             objects = jobs.objects_below(session, opened, below, str(target), tasks=tasks)
         else:
@@ -501,45 +491,6 @@ def fsck_repair(
             record(opened, last_repair(report, SYSTEM.now_ms()))
         alerts.add(lambda source: repair_alerts(source, report))
         print_repair(invocation, opened.driver, address.path, report)
-
-
-# Lists
-
-
-def _list(session: SparkSession, place: str, form: Form | None) -> DataFrame:
-    """The list given to a command."""
-    return _read(session, place, form or _form_by_name(place) or _form_by_content(session, place))
-
-
-def _form_by_name(place: str) -> Form | None:
-    """The format by file name extension, without that of a compression."""
-    return _ENDS.get(os.path.splitext(re.sub(r"\.(gz|bz2|zst)$", "", place.rstrip("/")))[1].lower())
-
-
-def _form_by_content(session: SparkSession, place: str) -> Form:
-    """The format by the first byte of the first file that is not empty; files in a directory that
-    Spark has written have names."""
-    from s3k_async.spark.hadoop_files import hadoop_file
-
-    system, path = hadoop_file(session, place)
-    if not system.exists(path):
-        raise PathNotFoundError("no such list", path=place)
-    for status in system.listStatus(path):
-        name = status.getPath().getName()
-        if status.isFile() and status.getLen() and not name.startswith(("_", ".")):
-            stream = system.open(status.getPath())
-            try:
-                first = stream.read()
-            finally:
-                stream.close()
-            return _form_by_name(name) or (
-                "parquet" if first == ord("P") else "json" if first == ord("{") else "csv"
-            )
-    raise InvalidArgumentError("the list is empty; --format says what it is", path=place)
-
-
-def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
-    return session.read.format(form).option("header", form == "csv").load(place)
 
 
 # Addresses and reports
