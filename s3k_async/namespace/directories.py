@@ -276,16 +276,19 @@ class DirectoryStore(EntryReader):
         counted_at: str = "",
     ) -> None:
         """Apply logged operations in one transaction. Raises ConditionFailedError,
-        OutcomeUnknownError. `placed`: in layout `tree` entries to `confirm`. `counted_at`: as for
+        OutcomeUnknownError, and ConflictError, with nothing changed, if it has no room for the
+        index items of all operations, which `LoggedWriter.index_size` has counted by rules that
+        were changed since. `placed`: in layout `tree` entries to `confirm`. `counted_at`: as for
         `LoggedWriter.run`."""
 
         async def apply(outcome: LoggedOutcome) -> None:
+            if len(actions) + outcome.journal_size() > MAX_TRANSACTION:
+                raise ConflictError("a lifecycle rule was changed; no changes were applied")
             if placed:
                 await self.confirm(placed, since)
             await outcome.transact(self.items, actions, self.runtime.uuid)
 
-        room = MAX_TRANSACTION - len(actions)
-        await self.changes.run(operations, apply, counted_at, room=room)
+        await self.changes.run(operations, apply, counted_at)
 
     async def confirm(self, entries: Sequence[Entry], since: float) -> None:
         """Called in layout `tree` right before entries are changed: if their directories were read

@@ -1,10 +1,10 @@
 """The due index: when an action of a lifecycle rule may be due on which file.
 
 An item for the next action on each file, in partitions by the hour. It is written in the
-transaction of the table that writes the entry. Where operations take effect with the publication of
-a transaction record, or need more items than their transaction has room for, it is written before:
-the index may have too much, never too little. A runner reads the entry of an item and decides by
-what is due on it then.
+transaction of the table that writes the entry, also if that takes effect only when a transaction
+record is published. Entries that are written without being logged, as by a restore, get theirs
+before. So the index may have too much, never too little: a runner reads the entry of an item and
+decides by what is due on it then.
 
 What no writer can add is found by listing a directory, on request: files that existed before a rule
 was set, or were written by clients that did not know the rule yet, and in layout `tree` files below
@@ -120,24 +120,18 @@ class DueIndex:
 
     # Writers
 
-    async def add_operations(self, operations: Operations) -> None:
-        """Add the files as they will be after operations that are about to be applied, and request
+    async def items_of(self, operations: Operations) -> DueItems | None:
+        """The items of the files as they will be after operations that are about to be applied, to
+        be written in the transactions of the table that apply them; None without any. Requests
         scans of directories that are moved."""
-        wanted = await self._wanted(operations)
-        await self._add_all(one for each in wanted.values() for one in each)
+        wanted, moved = _wanted(operations, await self.rules.current())
+        await self._request_scans(moved)
+        return DueItems(wanted, self._runtime) if wanted else None
 
-    async def items_of(self, operations: Operations, room: int | None = None) -> DueItems | None:
-        """As `add_operations`, for operations that are applied by transactions of the table: the
-        items to write in them, None without any. `room`: how many fit into one transaction for
-        all of the operations; if there are more, they are added now. None: they all fit."""
-        wanted = await self._wanted(operations)
-        if not wanted:
-            return None
-        items = DueItems(wanted, self._runtime)
-        if room is None or items.count() <= room:
-            return items
-        await self._add_all(one for each in wanted.values() for one in each)
-        return None
+    async def size_of(self, operations: Operations) -> int:
+        """How many items `items_of` would return."""
+        wanted, _ = _wanted(operations, await self.rules.current())
+        return sum(map(len, wanted.values()))
 
     async def add_entries(self, entries: Iterable[Entry]) -> None:
         """Add files that are about to be written without being logged, as by a restore, or that a
@@ -281,26 +275,6 @@ class DueIndex:
 
     # Internal
 
-    async def _wanted(self, operations: Operations) -> dict[str, list[_Wanted]]:
-        """The files that need an item after operations, by operation id. Requests scans of the
-        directories that are moved."""
-        rules = await self.rules.current()
-        wanted: dict[str, list[_Wanted]] = {}
-        moved: list[str] = []
-        for each in _looked_at(operations, rules):
-            after = each.after
-            if after is None:
-                continue
-            if after.is_dir:
-                if _moves_tree(each, after) and rules.relates_to(after.path):
-                    moved.append(after.path)
-                continue
-            due = rules.next_due(after)
-            if due is not None and due != _due_before(each, after, rules):
-                wanted.setdefault(each.id, []).append((after, due))
-        await self._request_scans(moved)
-        return wanted
-
     async def _request_scans(self, paths: Iterable[str]) -> None:
         now_ms = self._runtime.now_ms()
 
@@ -356,6 +330,25 @@ def _key_of(item: Item) -> Key:
 
 def _replacing(there: Item | None) -> Condition:
     return ABSENT if there is None else same_write(there)
+
+
+def _wanted(operations: Operations, rules: RuleSet) -> tuple[dict[str, list[_Wanted]], list[str]]:
+    """The files that need an item after operations, by operation id, and the directories whose
+    move requires a scan."""
+    wanted: dict[str, list[_Wanted]] = {}
+    moved: list[str] = []
+    for each in _looked_at(operations, rules):
+        after = each.after
+        if after is None:
+            continue
+        if after.is_dir:
+            if _moves_tree(each, after) and rules.relates_to(after.path):
+                moved.append(after.path)
+            continue
+        due = rules.next_due(after)
+        if due is not None and due != _due_before(each, after, rules):
+            wanted.setdefault(each.id, []).append((after, due))
+    return wanted, moved
 
 
 def _looked_at(operations: Operations, rules: RuleSet) -> Iterable[Operation]:

@@ -37,18 +37,16 @@ class EntryIndexes:
         """That of lifecycle rules; None in a volume without the feature."""
         self._counters = counters
 
-    async def add_operations(self, operations: Operations) -> None:
-        """Add the entries as they will be after operations that are about to be applied. Raises the
-        errors of the table."""
+    async def items_of(self, operations: Operations) -> DueItems | None:
+        """Add the entries as they will be after operations that are about to be applied, but for
+        the items that belong to the transactions of the table which apply them: these are returned,
+        as by `DueIndex.items_of`. Raises the errors of the table."""
         await self.metadata.add_operations(operations)
-        if self.due is not None:
-            await self.due.add_operations(operations)
+        return None if self.due is None else await self.due.items_of(operations)
 
-    async def items_of(self, operations: Operations, room: int | None = None) -> DueItems | None:
-        """As `add_operations`, without the items that the transactions of the table which apply
-        the operations can write themselves: these are returned, as by `DueIndex.items_of`."""
-        await self.metadata.add_operations(operations)
-        return None if self.due is None else await self.due.items_of(operations, room)
+    async def size_of(self, operations: Operations) -> int:
+        """How many items `items_of` would return. Raises the errors of the table."""
+        return 0 if self.due is None else await self.due.size_of(operations)
 
     async def add_entries(self, entries: Sequence[Entry]) -> None:
         """Add entries that are about to be written without being logged, as by a restore."""

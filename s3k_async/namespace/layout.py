@@ -268,12 +268,12 @@ class Layout(Protocol):
         """The entry in the trash of a directory that is being removed; None in layout `path`, which
         has no trash. `operation`: the id of the removal."""
 
-    def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
+    async def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
         """How to commit a plan that creates entries in new directories, or replaces directories:
         the directories are stored with their content where no path leads, and published with
         everything else by one transaction of the table. None if that does not fit into one, for
         other plans, and in layout `path`, whose keys contain the paths. `name`: the path in errors.
-        """
+        Raises the errors of the table."""
 
     async def prepare_subtree(
         self,

@@ -118,10 +118,11 @@ async def _attempt(
     _refuse_too_many(plan, journal)
     required = RequiredDirectories(store, _name(plan), plan.parents(), plan.required)
     conflict: TransactionConflictError | None = None
-    actions = len(plan.rows) + len(required.actions) + len(also) + journal
+    others = journal + await store.changes.index_size(plan.operations)
+    actions = len(plan.rows) + len(required.actions) + len(also) + others
     if not _needs_record(store, plan) and actions <= AT_ONCE:
         try:
-            await _in_one(store, plan, required, also, journal)
+            await _in_one(store, plan, required, also, others)
         except TransactionConflictError as error:
             # Too many transactions touch the same directories. With a transaction record, single
             # writes suffice.
@@ -130,7 +131,7 @@ async def _attempt(
             return
     if also:
         raise _obstructed(store, plan, ()) from conflict
-    commit_staged = store.layout.staged_commit(plan, _name(plan))
+    commit_staged = await store.layout.staged_commit(plan, _name(plan))
     if commit_staged is not None:
         await commit_staged(keep_data)
         return
@@ -192,18 +193,18 @@ async def _in_one(
     plan: CommitPlan,
     required: RequiredDirectories,
     also: Sequence[Action],
-    journal: int,
+    others: int,
 ) -> None:
-    """Commit in one transaction of the table, with up to `journal` items that count the changes. If
-    several paths change, the operation id of each of
-    their directories changes too, so that listings detect the change; a single change only checks
-    that the directory of a new path exists.
+    """Commit in one transaction of the table, with up to `others` items that count the changes or
+    index them. If several paths change, the operation id of each of their directories changes too,
+    so that listings detect the change; a single change only checks that the directory of a new path
+    exists.
     """
     if len(plan.rows) > 1:
         all_above = RequiredDirectories(
             store, _name(plan), plan.parents(), [*plan.required, *plan.above]
         )
-        if len(plan.rows) + len(all_above.actions) + len(also) + journal <= MAX_TRANSACTION:
+        if len(plan.rows) + len(all_above.actions) + len(also) + others <= MAX_TRANSACTION:
             required = all_above
     else:
         change = next(iter(plan.changes.values()))

@@ -87,23 +87,35 @@ class LoggedOutcome:
     ) -> None:
         """Apply operations in one transaction of the table, which counts them and writes their
         index items. `identities`: their ids, None: all. Raises as `ItemStore.transact`, with the
-        positions of `actions` only.
+        positions of `actions` only."""
+        await self.send(actions, lambda sent: items.transact(sent, token()), identities)
+
+    async def send(
+        self,
+        actions: Sequence[Action],
+        transact: Callable[[Sequence[Action]], Awaitable[object]],
+        identities: Iterable[str] | None = None,
+        first: int = 0,
+    ) -> None:
+        """As `transact`, with the call that sends the actions; `first`: the number of actions that
+        it sends before them.
 
         After a lost answer, a refusal because of index items alone shows that the entries meet
         their conditions. So the transaction is sent again, to replace these items; if that fails,
         the outcome remains unknown."""
         if not self.has_journal:
-            await items.transact(actions, token())
+            await transact(actions)
             return
         chosen = None if identities is None else list(identities)
         unknown: OutcomeUnknownError | None = None
         while True:
             journal = self._journal(chosen)
             indexed = [] if self.index_items is None else self.index_items.puts(chosen)
+            others = first + len(actions) + len(journal)
             try:
-                await items.transact([*actions, *journal, *indexed], token())
+                await transact([*actions, *journal, *indexed])
             except S3kError as error:
-                if not self._may_replace(refusal_of(error), indexed, len(actions) + len(journal)):
+                if not self._may_replace(refusal_of(error), indexed, others):
                     if unknown is not None:
                         raise unknown from error
                     raise
@@ -139,7 +151,8 @@ class LoggedOutcome:
         transaction can be sent again, to replace them."""
         if error is None:
             return False
-        refused = [place for place in error.current if place >= start]
+        end = start + len(indexed)
+        refused = [place for place in error.current if start <= place < end]
         for place in refused:
             assert self.index_items is not None
             self.index_items.note_stored(indexed[place - start], error.current.pop(place))
@@ -153,14 +166,13 @@ class LoggedOutcome:
 class OperationIndex(Protocol):
     """What must contain an entry before the table does, or together with it."""
 
-    async def add_operations(self, operations: Operations) -> None:
-        """Add the states after operations that are about to be applied. Raises the errors of the
-        table."""
+    async def items_of(self, operations: Operations) -> IndexItems | None:
+        """Called before operations are applied: writes what precedes them, and returns the items
+        that belong to the transactions which apply them, if there are any. Raises the errors of
+        the table."""
 
-    async def items_of(self, operations: Operations, room: int | None = None) -> IndexItems | None:
-        """As `add_operations`, without the items that belong to the transactions which apply the
-        operations: these are returned, if there are any. `room`: how many items fit into one
-        transaction for all of the operations; more are added at once. None: they all fit."""
+    async def size_of(self, operations: Operations) -> int:
+        """How many items `items_of` would return. Raises the errors of the table."""
 
 
 class LoggedWriter:
@@ -222,28 +234,33 @@ class LoggedWriter:
             return 0
         return len(TotalChanges(operations).buckets.union(map(bucket_above, trees)))
 
+    async def index_size(self, operations: Operations) -> int:
+        """The number of index items in the transactions that apply operations. Raises the errors of
+        the table; that precedes any change."""
+        try:
+            return await self._index.size_of(operations)
+        except S3kError as error:
+            error.before_change = True
+            raise
+
     async def run(
         self,
         operations: Operations,
         body: Callable[[LoggedOutcome], Awaitable[object]],
         counted_at: str = "",
         upload: DataUpload | None = None,
-        room: int | None = None,
     ) -> None:
         """Log the operations around the table writes of `body`, which makes them by
         `LoggedOutcome.transact` or `write`; the commit record is written asynchronously.
         `counted_at`: a path in the bucket of entries whose path is not known. `upload`: the upload
-        of their data, which is stored before `body` runs. `room`: the actions that the one
-        transaction of `body` has left; None if any number fits.
+        of their data, which is stored before `body` runs.
 
         After the pending entry is written, a cancellation waits for the end: the rest is short, and
         abandoning it would leave the outcome unknown. A definite failure rolls the log back; an
         unknown outcome leaves it pending, for fsck to decide.
         """
         outcome = self._outcome(await self.totals(operations, counted_at))
-        if room is not None:
-            room -= outcome.journal_size()
-        pending = await self._begin_and_upload(operations, outcome, room, upload)
+        pending = await self._begin_and_upload(operations, outcome, upload)
 
         async def rest() -> None:
             try:
@@ -272,7 +289,7 @@ class LoggedWriter:
         unknown were not applied.
         """
         outcome = self._outcome(await self.totals(operations, counted_at))
-        pending = await self._begin(operations, outcome)
+        pending = await self.begin(operations, outcome)
         outcome.succeeded = set()
         try:
             await body(outcome)
@@ -292,24 +309,14 @@ class LoggedWriter:
     def _outcome(self, totals: TotalChanges | None) -> LoggedOutcome:
         return LoggedOutcome(counters=self.counters if totals else None, totals=totals)
 
-    async def begin_transaction(self, operations: Operations, transaction: str) -> PendingLog:
-        """Log the operations of a transaction as pending, all index items being written. A failure
-        of this precedes any change."""
-        try:
-            await self._index.add_operations(operations)
-            return await self.log.begin(operations, txn=transaction)
-        except S3kError as error:
-            error.before_change = True
-            raise
-
-    async def _begin(
-        self, operations: Operations, outcome: LoggedOutcome, room: int | None = None
+    async def begin(
+        self, operations: Operations, outcome: LoggedOutcome, transaction: str = ""
     ) -> PendingLog:
-        """Log the operations as pending. The outcome gets the index items that the body writes. A
-        failure of this precedes any change."""
+        """Log the operations as pending; `transaction`: the id of the one that publishes them. The
+        outcome gets the index items that the body writes. A failure of this precedes any change."""
         try:
-            outcome.index_items = await self._index.items_of(operations, room)
-            return await self.log.begin(operations)
+            outcome.index_items = await self._index.items_of(operations)
+            return await self.log.begin(operations, txn=transaction)
         except S3kError as error:
             error.before_change = True
             raise
@@ -318,14 +325,13 @@ class LoggedWriter:
         self,
         operations: Operations,
         outcome: LoggedOutcome,
-        room: int | None,
         upload: DataUpload | None,
     ) -> PendingLog:
-        """As `_begin`, while the data is being stored. If either fails, or the caller is cancelled,
+        """As `begin`, while the data is being stored. If either fails, or the caller is cancelled,
         nothing is pending."""
         if upload is None:
-            return await self._begin(operations, outcome, room)
-        beginning = asyncio.create_task(self._begin(operations, outcome, room))
+            return await self.begin(operations, outcome)
+        beginning = asyncio.create_task(self.begin(operations, outcome))
         try:
             await upload()
             if not beginning.done():
@@ -362,8 +368,8 @@ class TransactionLog:
         """As `LoggedWriter.run_parts`, but the recorded outcomes take effect only after the
         commit."""
         totals = await self._writer.totals(operations)
-        pending = await self._writer.begin_transaction(operations, self._transaction)
         outcome = LoggedOutcome(succeeded=set())
+        pending = await self._writer.begin(operations, outcome, self._transaction)
         try:
             await body(outcome)
         finally:

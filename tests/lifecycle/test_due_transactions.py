@@ -32,11 +32,14 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files.multipart import complete_upload, create_upload, put_part
-from s3k_async.lifecycle_rules import DueTime
+from s3k_async.layouts.tree import staged_commit
+from s3k_async.lifecycle_rules import DueTime, LifecycleRule
 from s3k_async.model import Feature, LayoutName
-from s3k_async.namespace.due_index import DueItems
+from s3k_async.namespace import multi_path_commit
+from s3k_async.namespace.due_index import DueIndex, DueItems
 from s3k_async.namespace.due_items import DUE_PREFIX, due_item
 from s3k_async.objects import ObjectStore
+from s3k_async.oplog.segments import Operations
 from s3k_async.testing import Call, Died, FaultPlan, Moment
 from s3k_async.txn.logged_write import LoggedOutcome
 from tests.client.rig import faulty_client
@@ -118,12 +121,37 @@ SINGLE: Mapping[str, Verb] = {
     "rename_many": lambda fs: fs.rename_many([("/e/g", "/d/g"), ("/e/h", "/d/h")]),
 }
 """Changes by transactions of the table alone."""
+
+
+async def in_new_directories(fs: S3kClient) -> None:
+    """In layout `tree` these are published with everything else by one transaction of the table."""
+    async with fs.transaction() as tx:
+        await tx.write("/d/f", b"2")
+        await tx.rename("/e/h", "/d/h")
+        for number in range(4):
+            await tx.write(f"/d/x/{number}", b"2")
+
+
 RECORDED: Mapping[str, Verb] = {
     "rename of a directory": lambda fs: fs.rename("/e", "/d/e"),
     "rename of a directory, not atomic": lambda fs: fs.rename("/e", "/d/e", atomic=False),
+    "large transaction": in_transaction,
+    "new directories": in_new_directories,
 }
 """Changes that take effect with a transaction record, or file by file."""
 VERBS = {**SINGLE, **RECORDED}
+LARGE = ("large transaction", "new directories")
+
+
+@pytest.fixture(autouse=True)
+def no_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For some verbs, no transaction of the table has room for all changes."""
+    if (
+        getattr(request.node, "callspec", None)
+        and request.node.callspec.params.get("verb") in LARGE
+    ):
+        monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+        monkeypatch.setattr(staged_commit, "STORED_AT_ONCE", 3)
 
 
 @pytest.mark.parametrize("verb", SINGLE)
@@ -206,11 +234,11 @@ async def test_transactions_have_room_for_their_items(
             assert info.objects == 0
 
 
-@pytest.mark.parametrize(("files", "together"), [(40, True), (60, False)])
+@pytest.mark.parametrize(("files", "requests"), [(40, 1), (60, 2)])
 async def test_a_transaction_without_room_for_its_items(
-    place: Ruled, fs: S3kClient, sent: list[Sequence[Action]], files: int, together: bool
+    place: Ruled, fs: S3kClient, sent: list[Sequence[Action]], files: int, requests: int
 ) -> None:
-    """All changes are still one transaction of the table; the items are written before."""
+    """It is published by a record, and each item is written with the entry that it names."""
     await fs.set_rule("/d", expire_after=100)
     await fs.write("/d/first", b"1")
     sent.clear()
@@ -218,12 +246,80 @@ async def test_a_transaction_without_room_for_its_items(
         for number in range(files):
             await tx.write(f"/d/{number}", b"1")
     sizes = with_due(sent)
-    if together:
-        assert [items for _, items in sizes] == [files]
-    else:
-        assert sizes == [(1, 1)] * files
-        assert len([each for each in sent if len(each) > files]) == 1
+    assert len(sizes) == requests
+    assert sum(items for _, items in sizes) == files
+    assert all(items <= actions / 2 for actions, items in sizes)
     await check_index(place)
+
+
+@pytest.mark.parametrize("verb", RECORDED)
+async def test_items_travel_with_entries_that_a_record_publishes(
+    place: Ruled, fs: S3kClient, sent: list[Sequence[Action]], verb: str
+) -> None:
+    await prepare(place)
+    former = len(await place.due_items())
+    place.clock.advance(7)
+    sent.clear()
+    await RECORDED[verb](fs)
+    requests = with_due(sent)
+    if verb not in LARGE and fs._volume().store.keys.by_id:  # only the directory changes
+        assert requests == [(1, 1)]  # the request to scan it
+        assert len(await place.due_items()) == former
+        return
+    assert requests
+    assert all(items <= actions / 2 for actions, items in requests)
+    assert len(await place.due_items()) == former + sum(items for _, items in requests)
+    await check_index(place)
+
+
+async def test_a_rule_that_is_set_between_decision_and_commit_makes_it_decide_again(
+    place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fitted into one transaction of the table without the items is published by a record."""
+    await fs.set_rule("/e", expire_after=100)
+    await fs.makedirs("/d")
+    size_of = DueIndex.size_of
+
+    async def set_meanwhile(self: DueIndex, operations: Operations) -> int:
+        size = await size_of(self, operations)
+        monkeypatch.setattr(DueIndex, "size_of", size_of)
+        await self.set_rule("/d", LifecycleRule("/d", expire_after=100))
+        return size
+
+    monkeypatch.setattr(DueIndex, "size_of", set_meanwhile)
+    async with fs.transaction() as tx:
+        for number in range(60):
+            await tx.write(f"/d/{number}", b"1")
+    assert len(await place.due_items()) == 60
+    await check_index(place)
+    assert await place.findings() == []
+
+
+async def test_a_rule_that_is_set_during_a_staged_commit_makes_it_decide_again(
+    place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publication of a new directory writes files outside of it, too."""
+    monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
+    await fs.set_rule("/e", expire_after=100)
+    await fs.makedirs("/d")
+    size_of, sizes = DueIndex.size_of, list[int]()
+    last = 2 if fs._volume().store.keys.by_id else 1  # layout `path` has no staged directories
+
+    async def set_meanwhile(self: DueIndex, operations: Operations) -> int:
+        sizes.append(await size_of(self, operations))
+        if len(sizes) == last:
+            await self.set_rule("/d", LifecycleRule("/d", expire_after=100))
+        return sizes[-1]
+
+    monkeypatch.setattr(DueIndex, "size_of", set_meanwhile)
+    async with fs.transaction() as tx:
+        await tx.write("/d/new/f", b"1")
+        for number in range(60):
+            await tx.write(f"/d/{number}", b"1")
+    # The attempt that was given up may have left an item of its own.
+    assert len({item["shown"] for item in await place.due_items()}) == 61
+    await check_index(place)
+    assert await place.findings() == []
 
 
 async def test_an_item_that_is_there_already_is_written_again(place: Ruled, fs: S3kClient) -> None:
@@ -381,12 +477,20 @@ async def test_a_failure_or_a_lost_answer_leaves_entries_with_their_items(
                 break
 
 
+async def in_former_places(fs: S3kClient, *others: str) -> None:
+    async with fs.transaction() as tx:
+        for path in ("/d/gone", "/d/f", "/d/x/gone", *others):
+            await tx.write(path, b"2")
+
+
 FORMER: Mapping[str, Verb] = {
     "write over": lambda fs: fs.write("/d/f", b"2"),
     "create": lambda fs: fs.write("/d/gone", b"2"),
     "write_many": lambda fs: fs.write_many([("/d/f", b"2"), ("/d/gone", b"2")]),
     "rename": lambda fs: fs.rename("/e/g", "/d/gone"),
     "rename of a directory": lambda fs: fs.rename("/e", "/d/e"),
+    "large transaction": in_former_places,
+    "new directories": lambda fs: in_former_places(fs, "/d/x/new"),
 }
 """Changes that find a former item at the key of theirs."""
 
@@ -395,10 +499,11 @@ async def prepare_former(place: Ruled) -> None:
     """Due items of files that are gone."""
     fs = place.client
     await fs.set_rule("/d", expire_at=int(place.clock.seconds) + 50)
-    for path in ("/d/f", "/d/gone", "/d/e/g", "/e/g"):
+    for path in ("/d/f", "/d/gone", "/d/e/g", "/d/x/gone", "/e/g"):
         await fs.write(path, b"1")
     await fs.delete("/d/gone")
     await fs.delete("/d/e", recursive=True)
+    await fs.delete("/d/x", recursive=True)
     await fs._volume().log.drained()
 
 

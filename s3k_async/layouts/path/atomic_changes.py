@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from s3k_async import _native
 from s3k_async._core.concurrency import to_the_end
@@ -270,7 +271,7 @@ class AtomicChange(SubtreePreparation):
         ]
 
         async def put(outcome: LoggedOutcome) -> None:
-            await to_the_end(lambda: store.items.transact(actions, store.runtime.uuid()))
+            await to_the_end(partial(outcome.transact, store.items, actions, store.runtime.uuid))
             outcome.succeeded = {moved.operation}
 
         self.txn.check()

@@ -91,7 +91,7 @@ class PathLayout(ParentDirectories):
         """Always None: a removed directory is not moved into the trash."""
         return None
 
-    def staged_commit(self, plan: CommitPlan, name: str) -> None:
+    async def staged_commit(self, plan: CommitPlan, name: str) -> None:
         """None: entries could be read by their paths before they are published."""
 
     async def prepare_subtree(

@@ -56,8 +56,14 @@ class Staging:
     """Everything else, which changes in the publishing transaction."""
     required: RequiredDirectories
 
+    @property
+    def operations(self) -> list[Operation]:
+        """Those of the publishing transaction."""
+        changes = (*self.directories, *self.others)
+        return [operation for change in changes for operation in change.operations]
 
-def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | None:
+
+async def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | None:
     """The division of a plan, if it creates entries in new directories or replaces directories, and
     everything but these entries fits into one transaction of the table. `name`: the path in
     errors."""
@@ -83,11 +89,11 @@ def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | N
     directories = [change for path, change in tops.items() if path in filled]
     others += [change for path, change in tops.items() if path not in filled]
     required = RequiredDirectories(store, name, plan.parents(), [*plan.required, *plan.above])
+    staging = Staging(name, directories, content, others, required)
     journal = store.changes.journal_size(plan.operations)
-    actions = 1 + 2 * len(directories) + len(others) + len(required.actions) + journal
-    if actions > MAX_TRANSACTION:
-        return None
-    return Staging(name, directories, content, others, required)
+    indexed = await store.changes.index_size(staging.operations)
+    actions = 1 + 2 * len(directories) + len(others) + len(required.actions) + journal + indexed
+    return staging if actions <= MAX_TRANSACTION else None
 
 
 def _is_new(change: Change) -> bool:
@@ -129,6 +135,8 @@ class _StagedCommit:
         self._staging = staging
         self._path = staging.name
         self._staged = list(self._stage())
+        self._published = LoggedOutcome()
+        """What the publication applies."""
 
     def _stage(self) -> Iterable[StagedDirectory]:
         directories = StagedDirectories(self._store)
@@ -143,10 +151,10 @@ class _StagedCommit:
         part = ManifestPart(trees=tuple(each.path for each in self._staged))
         await write_parts(store.items, txn, [part], store.runtime)
         if self._staged:
-            await self._send([each.put for each in self._staged])
+            await self._send([each.put for each in self._staged], LoggedOutcome())
             await self._put_content()
         # Last: the log must not have the directories before all of their content.
-        await self._log.run_parts(self._operations(), _all_done)
+        await self._log.run_parts(self._staging.operations, self._all_done)
 
     async def publish(self) -> None:
         """Publish the record together with the directories and all other changes."""
@@ -158,11 +166,15 @@ class _StagedCommit:
             *(each.remove for each in self._staged),
             *(change.action(store.keys) for change in changes),
         ]
+        others = self._published.journal_size() + len(self._txn.journal)
+        if 1 + len(actions) + others > MAX_TRANSACTION:  # a rule was set since it was divided
+            raise self._obstructed(())
+        publish = partial(store.transactions.publish, self._txn)
         backoff = ConflictBackoff(store)
         while True:
             try:
                 await required.send(
-                    actions, lambda: store.transactions.publish(self._txn, actions), first=1
+                    actions, lambda: self._published.send(actions, publish, first=1), first=1
                 )
             except ConditionFailedError as error:
                 raise self._obstructed(error.current.values()) from error
@@ -172,9 +184,11 @@ class _StagedCommit:
             else:
                 return
 
-    def _operations(self) -> list[Operation]:
-        changes = (*self._staging.directories, *self._staging.others)
-        return [operation for change in changes for operation in change.operations]
+    async def _all_done(self, outcome: LoggedOutcome) -> None:
+        """Note that all operations take effect with the publication, which writes their index
+        items."""
+        outcome.succeeded = None
+        self._published = outcome
 
     async def _put_content(self) -> None:
         """Store the content, one transaction of the table after the other: those that require the
@@ -183,23 +197,29 @@ class _StagedCommit:
         content = self._staging.content
 
         async def store(outcome: LoggedOutcome) -> None:
-            for start in range(0, len(content), STORED_AT_ONCE):
-                some = content[start : start + STORED_AT_ONCE]
-                await self._send([each.action(self._store.keys) for each in some])
+            # An entry has one index item at most.
+            size = STORED_AT_ONCE // 2 if outcome.index_items is not None else STORED_AT_ONCE
+            for start in range(0, len(content), size):
+                some = content[start : start + size]
+                ids = [operation.id for each in some for operation in each.operations]
+                await self._send([each.action(self._store.keys) for each in some], outcome, ids)
             outcome.succeeded = None
 
         await self._log.run_parts([each for row in content for each in row.operations], store)
 
-    async def _send(self, puts: Sequence[Action]) -> None:
-        """Store entries that only this transaction has. Raises LeaseExpiredError if another client
-        has taken the transaction over."""
+    async def _send(
+        self, puts: Sequence[Action], outcome: LoggedOutcome, identities: Sequence[str] = ()
+    ) -> None:
+        """Store entries that only this transaction has, with the index items of operations. Raises
+        LeaseExpiredError if another client has taken the transaction over."""
         store, backoff = self._store, ConflictBackoff(self._store)
+        transact = partial(outcome.transact, store.items, identities=identities)
         actions = [*puts, self._txn.can_be_published]
         while True:
             await checkpoint_if_cancelled()
             await self._txn.turn()
             try:
-                await to_the_end(partial(store.items.transact, actions, store.runtime.uuid()))
+                await to_the_end(partial(transact, actions, store.runtime.uuid))
             except ConditionFailedError as error:
                 self._txn.lose()
                 raise LeaseExpiredError(
@@ -212,8 +232,3 @@ class _StagedCommit:
 
     def _obstructed(self, items: Iterable[Item | None]) -> ObstructedError:
         return ObstructedError(self._path, self._store.obstacles(items))
-
-
-async def _all_done(outcome: LoggedOutcome) -> None:
-    """Note that all operations take effect with the publication."""
-    outcome.succeeded = None

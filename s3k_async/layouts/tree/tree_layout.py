@@ -102,9 +102,9 @@ class TreeLayout(TreeParents):
         trashed = self.changes.trashed(directory, "empty" if empty else "deleted", operation)
         return TrashedEntry(trashed.entry, trashed.item(self._store.keys), trashed.deletion)
 
-    def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
+    async def staged_commit(self, plan: CommitPlan, name: str) -> StagedCommit | None:
         """By staged directories."""
-        staging = staging_of(self._store, plan, name)
+        staging = await staging_of(self._store, plan, name)
         return None if staging is None else partial(commit_staged, self._store, plan, staging)
 
     async def prepare_subtree(

@@ -1044,7 +1044,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "staged directories that are published without a check of the record's owner",
         "layouts/tree/staged_commit.py",
-        "lambda: store.transactions.publish(self._txn, actions), first=1",
+        "lambda: self._published.send(actions, publish, first=1), first=1",
         "lambda: store.items.transact(actions, store.runtime.uuid())",
         f"{STAGED}::test_a_write_that_arrives_after_the_takeover_is_refused",
     ),
@@ -1067,8 +1067,8 @@ DEFECTS: tuple[Defect, ...] = (
         "layouts/tree/staged_commit.py",
         "            await self._put_content()\n"
         "        # Last: the log must not have the directories before all of their content.\n"
-        "        await self._log.run_parts(self._operations(), _all_done)\n",
-        "            await self._log.run_parts(self._operations(), _all_done)\n"
+        "        await self._log.run_parts(self._staging.operations, self._all_done)\n",
+        "            await self._log.run_parts(self._staging.operations, self._all_done)\n"
         "            await self._put_content()\n",
         f"{STAGED}::test_a_lost_table_is_restored_without_what_was_not_published",
     ),
@@ -3670,8 +3670,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "rules: a transaction without its due items",
         "txn/logged_write.py",
-        "[*actions, *journal, *indexed], token()",
-        "[*actions, *journal], token()",
+        "await transact([*actions, *journal, *indexed])",
+        "await transact([*actions, *journal])",
         f"{RULE_TRANSACTIONS}::test_an_item_travels_with_its_entry",
     ),
     Defect(
@@ -3711,10 +3711,45 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "rules: more due items than a transaction has room for",
-        "namespace/due_index.py",
-        "if room is None or items.count() <= room:",
-        "if True:",
+        "namespace/multi_path_commit.py",
+        "others = journal + await store.changes.index_size(plan.operations)",
+        "others = journal",
         f"{RULE_TRANSACTIONS}::test_a_transaction_without_room_for_its_items",
+    ),
+    Defect(
+        "rules: a rule that is set during a commit makes it fail",
+        "namespace/directories.py",
+        "if len(actions) + outcome.journal_size() > MAX_TRANSACTION:",
+        "if False:",
+        f"{RULE_TRANSACTIONS}::test_a_rule_that_is_set_between_decision_and_commit_makes_it_decide_again",
+    ),
+    Defect(
+        "rules: a rule that is set during a staged commit makes it fail",
+        "layouts/tree/staged_commit.py",
+        "if 1 + len(actions) + others > MAX_TRANSACTION:",
+        "if False:",
+        f"{RULE_TRANSACTIONS}::test_a_rule_that_is_set_during_a_staged_commit_makes_it_decide_again",
+    ),
+    Defect(
+        "rules: content of staged directories that is stored without its due items",
+        "layouts/tree/staged_commit.py",
+        "for each in some], outcome, ids)",
+        "for each in some], LoggedOutcome(), ids)",
+        f"{RULE_TRANSACTIONS}::test_items_travel_with_entries_that_a_record_publishes",
+    ),
+    Defect(
+        "rules: a publication of staged directories without the due items of other files",
+        "layouts/tree/staged_commit.py",
+        "        self._published = outcome\n",
+        "",
+        f"{RULE_TRANSACTIONS}::test_items_travel_with_entries_that_a_record_publishes",
+    ),
+    Defect(
+        "rules: a refused due item of a publication that counts as an obstruction",
+        "layouts/tree/staged_commit.py",
+        "self._published.send(actions, publish, first=1), first=1",
+        "self._published.send(actions, publish), first=1",
+        f"{RULE_TRANSACTIONS}::test_a_lost_answer_of_a_change_that_finds_a_former_item_is_resolved",
     ),
     Defect(
         "rules: files of a moved directory that get no items",
@@ -4324,8 +4359,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "counters: a transaction that is not counted",
         "txn/logged_write.py",
-        "await items.transact([*actions, *journal, *indexed], token())",
-        "await items.transact([*actions, *indexed], token())",
+        "await transact([*actions, *journal, *indexed])",
+        "await transact([*actions, *indexed])",
         f"{COUNTERS}::test_lists_of_files",
     ),
     Defect(
