@@ -29,6 +29,7 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.layouts.path.recursive import forget
+from s3k_async.layouts.path.path_layout import PathLayout
 from s3k_async.layouts.tree.tree_layout import TreeLayout
 from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit, recorded_change
@@ -473,7 +474,7 @@ async def test_an_active_transaction_blocks_others_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, layout: LayoutName
 ) -> None:
     # In layout `tree`, new directories are filled without intents if everything else fits.
-    monkeypatch.setattr(TreeLayout, "staged_commit", lambda *_: None)
+    monkeypatch.setattr(TreeLayout, "staged_commit", PathLayout.staged_commit)
     config = memory_config(replace(TUNING, busy_timeout=0.1), layout)
     await init_volume(config)
     async with (
@@ -548,7 +549,7 @@ async def test_cancelled_in_the_middle_it_leaves_nothing(
             await anyio.sleep_forever()
 
         monkeypatch.setattr(multi_path_commit._Preparation, "_touch", touch)
-        monkeypatch.setattr(TreeLayout, "staged_commit", lambda *_: None)
+        monkeypatch.setattr(TreeLayout, "staged_commit", PathLayout.staged_commit)
 
         async def run() -> None:
             async with fs.transaction() as tx:
