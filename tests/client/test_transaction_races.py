@@ -28,8 +28,8 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.layouts.path.recursive import forget
 from s3k_async.layouts.path.path_layout import PathLayout
+from s3k_async.layouts.path.recursive import forget
 from s3k_async.layouts.tree.tree_layout import TreeLayout
 from s3k_async.model import LayoutName
 from s3k_async.namespace import multi_path_commit, recorded_change
