@@ -101,6 +101,12 @@ async def two_files_ruled(fs: S3kClient) -> None:
     await fs.set_rule("/d", expire_at=1)
 
 
+async def hundred_ruled(fs: S3kClient) -> None:
+    """A rule for `/e`, and a hundred files in `/d`."""
+    await hundred(fs)
+    await fs.set_rule("/e", expire_at=1)
+
+
 async def settled(fs: S3kClient) -> None:
     """The same, after a run."""
     await ruled(fs)
@@ -307,6 +313,9 @@ SCENES: dict[str, Scene] = {
     ),
     "rename a file to below a rule": Scene(
         lambda fs: fs.rename("/e/g", "/d/g"), two_files_ruled, lambda fs: fs.rules(), features=RULES
+    ),
+    "rename a directory of 100 files to below a rule": Scene(
+        lambda fs: fs.rename("/d", "/e/d"), hundred_ruled, lambda fs: fs.rules(), features=RULES
     ),
     "due_actions, nothing is due": Scene(
         lambda fs: drained(fs.due_actions()), settled, features=RULES
