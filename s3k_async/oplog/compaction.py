@@ -97,9 +97,9 @@ class Compactor:
         self._directory = directory
         self._part_bytes = part_bytes
         self._reader = LogReader(blobs)
-        self._began_ms = runtime.now_ms()
-        self._before_ms = self._began_ms - int(grace * 1000)
-        self._forgotten_ms = self._began_ms - int(max(grace, TOMBSTONE_SECONDS) * 1000)
+        self._grace = grace
+        self._since = runtime.monotonic()
+        self._began_ms = self._before_ms = self._forgotten_ms = 0
 
     async def run(
         self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None
@@ -113,6 +113,7 @@ class Compactor:
         """
         tell = progress or (lambda _: None)
         done = Compaction()
+        await self._begin()
         with ExternalSort(self._directory) as sorter:
             sorter.database.execute(
                 "CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)"
@@ -128,10 +129,18 @@ class Compactor:
                 )
             await self._write(sorter, writer, done)
             if writer is not None:
-                self._need_time()
+                await self._need_time()
                 done.checkpoint = (await writer.finish(segments)).id
                 await self._remove(sorter, done, tell)
         return done
+
+    async def _begin(self) -> None:
+        """Read the time of the store. By a wrong clock of this machine, the parts of a run in
+        progress would be old, and so would a tombstone that it needs."""
+        self._since = self._runtime.monotonic()
+        self._began_ms = await self._blobs.now_ms()
+        self._before_ms = self._began_ms - int(self._grace * 1000)
+        self._forgotten_ms = self._began_ms - int(max(self._grace, TOMBSTONE_SECONDS) * 1000)
 
     async def _read(
         self, sorter: ExternalSort, done: Compaction, tell: Callable[[Progress], object]
@@ -254,8 +263,11 @@ class Compactor:
             record.operation == tombstone.operation for record in group
         )
 
-    def _need_time(self) -> None:
-        if self._runtime.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
+    async def _need_time(self) -> None:
+        elapsed_ms = await self._blobs.now_ms() - self._began_ms
+        # A monotonic clock may stop while the machine sleeps, and any other may be set back.
+        elapsed = max(elapsed_ms / 1000, self._runtime.monotonic() - self._since)
+        if elapsed > TOMBSTONE_SECONDS / 2:
             raise LeaseExpiredError("compaction exceeded its time limit; nothing was removed")
 
     async def _remove(

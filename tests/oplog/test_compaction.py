@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -398,6 +399,86 @@ async def test_what_cannot_be_removed_is_told_and_removed_the_next_time() -> Non
     assert key not in await keys_of(life.blobs)
     assert done.removed > 1
     assert await life.says() == before
+
+
+class SlowRun:
+    """A compaction that waits before it writes its manifest."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._held, self._go = anyio.Event(), anyio.Event()
+
+    async def _gate(self, call: Call) -> None:
+        if call.method == "put" and str(call.key).startswith(checkpoints.MANIFESTS):
+            self._held.set()
+            await self._go.wait()
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Start the run; in the body it waits, and ends afterwards."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._life.compact, FaultPlan(self._gate))
+            await self._held.wait()
+            yield
+            self._go.set()
+
+
+async def compact_by_a_clock(life: Life, seconds: float) -> Compaction:
+    """A compaction by a machine whose clock is wrong by so much; the store's is right."""
+    ahead = FakeClock(life.clock.seconds + seconds)
+    return await Compactor(
+        life.blobs, fake_runtime(ahead, seed=str(ahead)), grace=60, part_bytes=3000
+    ).run(dry_run=False)
+
+
+@pytest.mark.parametrize("skew", [2 * DAY, -2 * DAY])
+async def test_a_machine_with_a_wrong_clock_leaves_the_parts_of_a_run_in_progress(
+    skew: int,
+) -> None:
+    life = await lived()
+    before = await life.says()
+    async with SlowRun(life).waiting():
+        await compact_by_a_clock(life, skew)
+    damaged = [one async for one in LogReader(life.blobs).records() if isinstance(one, DamagedLog)]
+    assert damaged == []
+    assert await life.says() == before
+
+
+async def test_a_machine_with_a_wrong_clock_keeps_a_tombstone_that_a_run_in_progress_needs() -> (
+    None
+):
+    life = await lived()
+    one = life.made("/one")
+    await life.commit(one)
+    life.clock.advance(3600)
+    async with SlowRun(life).waiting():
+        await life.commit(life.deleted(one))
+        life.clock.advance(3600)
+        await compact_by_a_clock(life, 2 * DAY)
+        await life.commit(life.made("/more"))
+        life.clock.advance(3600)
+        assert (await compact_by_a_clock(life, 2 * DAY)).dropped == 0
+    committed = (await life.truths())[one.object_id].committed
+    assert committed is not None
+    assert committed.operation.kind == "delete"
+
+
+async def test_a_clock_that_is_set_back_does_not_lengthen_the_time_of_a_compaction() -> None:
+    life = await lived()
+    keys = await keys_of(life.blobs)
+    wall = FakeClock(life.clock.seconds)
+    runtime = replace(life.runtime, now_ms=wall.now_ms)  # its monotonic clock goes on
+    faults = FaultPlan()
+
+    async def gate(call: Call) -> None:
+        if call.method == "put":
+            life.clock.advance(TOMBSTONE_SECONDS)
+
+    faults.gate = gate
+    blobs = faults.blobs(MemoryBlobs(life.blobs._name, runtime))
+    with pytest.raises(LeaseExpiredError):
+        await Compactor(blobs, runtime, grace=60, part_bytes=3000).run(dry_run=False)
+    assert set(keys) <= set(await keys_of(life.blobs))
 
 
 async def test_a_compaction_that_took_too_long_removes_nothing() -> None:
