@@ -154,7 +154,7 @@ async def find_page(
         elif each.entry_key not in kept:
             stale.append(each)
     with suppress(PermissionDeniedError):  # a client that may only read
-        await index.remove_stale(stale)
+        await index.remove_stale(stale, volume.blobs.now_ms)
     return found, token
 
 

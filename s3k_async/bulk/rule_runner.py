@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 from s3k_async._core.concurrency import run_all
 from s3k_async._core.pace import Pace
+from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import SORT, Item
 from s3k_async.bulk.due_entries import (
     EARLIER_HOURS,
@@ -33,6 +34,7 @@ from s3k_async.errors import (
     ConflictError,
     ItemFormatError,
     PathNotFoundError,
+    PermissionDeniedError,
     S3kError,
 )
 from s3k_async.lifecycle_rules import DueTime, RuleSet, RulesResult
@@ -58,10 +60,41 @@ FRESH_SECONDS: Final = 5.0
 """How long after it was read an entry is changed without being read again."""
 FIRST_WAIT_MS: Final = 60_000
 """After which at the earliest an entry is looked at again."""
+AHEAD_MS: Final = 60_000
+"""How far the clock of this machine may be ahead of that of the data store, whose time comes in
+seconds and may be some time on its way."""
 
 Outcome: TypeAlias = Literal["done", "stale", "later", "kept"]
 """What becomes of the item of an entry: it is removed, since the action was made or none will come;
 it was put to a later time; it is left for the next run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunnerClock:
+    """The time by which rules are evaluated: that of this machine, but not ahead of the data store.
+
+    A machine whose clock is ahead would do too early what is due, take pending changes for over,
+    and have other runs skip the hours up to its own."""
+
+    runtime: Runtime
+    store_ms: int
+    """The time of the data store at the start; that of this machine if the store's may not be
+    read."""
+
+    @classmethod
+    async def of(cls, volume: Volume) -> _RunnerClock:
+        """Read the time of the data store. Raises the store's errors."""
+        own, since = volume.store.runtime, volume.store.runtime.monotonic()
+        try:
+            store_ms = await volume.blobs.now_ms()
+        except PermissionDeniedError:  # HeadBucket takes a permission that writers need not have
+            return cls(own, own.now_ms())
+
+        def now_ms() -> int:
+            passed_ms = int((own.monotonic() - since) * 1000)
+            return min(own.now_ms(), store_ms + passed_ms + AHEAD_MS)
+
+        return cls(replace(own, now_ms=now_ms), store_ms)
 
 
 @dataclass
@@ -69,6 +102,7 @@ class _Run:
     """One run. `pace`: the limit of actions."""
 
     volume: Volume
+    clock: _RunnerClock
     pace: Pace
     progress: Callable[[Progress], object] = lambda _: None
     counts: dict[str, int] = field(
@@ -80,8 +114,8 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.store = self.volume.store
-        self.index = rule_index(self.volume, ROOT)
-        self.runtime = self.store.runtime
+        self.runtime = self.clock.runtime
+        self.index = rule_index(self.volume, ROOT).by_clock(self.runtime)
 
     def result(self) -> RulesResult:
         """The result so far."""
@@ -95,6 +129,17 @@ class _Run:
         )
 
     # Scans
+
+    async def first_hour(self) -> int | None:
+        """The oldest hour that may have items, if it is stored. If it is still to come, a run by a
+        clock ahead has stored it, and others may have skipped hours since: then a listing of the
+        volume is requested."""
+        before = await self.index.first_hour()
+        present = self.clock.store_ms // HOUR_MS
+        if before is None or before <= present:
+            return before
+        await self.index.restart(before, present - EARLIER_HOURS)
+        return present - EARLIER_HOURS
 
     async def scan(self) -> None:
         """List the directories for which that is requested, and put their files into the index."""
@@ -124,9 +169,8 @@ class _Run:
 
     # Due items
 
-    async def run(self) -> None:
-        """Look at all items up to now."""
-        before = await self.index.first_hour()
+    async def run(self, before: int | None) -> None:
+        """Look at all items up to now. `before`: as `first_hour` has returned it."""
         now_ms = self.runtime.now_ms()
         hours = hours_to_read(self.volume, before, now_ms)
         places = ((hour, number) for hour in hours for number in range(SUFFIXES))
@@ -236,7 +280,10 @@ async def run_rules(
     """Delete the files that have expired, and make those read-only whose time has come. `rate`:
     actions per second at most. Failures are listed in the result and do not end the run."""
     volume.store.access.require_superuser("run lifecycle rules", ROOT)
-    run = _Run(volume, Pace(rate, volume.store.runtime), progress or (lambda _: None))
+    rule_index(volume, ROOT)
+    clock = await _RunnerClock.of(volume)
+    run = _Run(volume, clock, Pace(rate, volume.store.runtime), progress or (lambda _: None))
+    before = await run.first_hour()
     await run.scan()
-    await run.run()
+    await run.run(before)
     return run.result()

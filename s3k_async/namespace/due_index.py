@@ -113,10 +113,16 @@ class DueItems:
 class DueIndex:
     """The due index of one volume."""
 
-    def __init__(self, items: ItemStore, runtime: Runtime) -> None:
+    def __init__(
+        self, items: ItemStore, runtime: Runtime, *, rules: RuleCache | None = None
+    ) -> None:
         self._items = items
         self._runtime = runtime
-        self.rules = RuleCache(items, runtime)
+        self.rules = RuleCache(items, runtime) if rules is None else rules
+
+    def by_clock(self, runtime: Runtime) -> DueIndex:
+        """The same index by another clock."""
+        return DueIndex(self._items, runtime, rules=self.rules)
 
     # Writers
 
@@ -272,6 +278,12 @@ class DueIndex:
             # The answer was lost: either this write or that of another runner is there, or neither.
             if await self.first_hour() == before:
                 raise
+
+    async def restart(self, before: int, hour: int) -> None:
+        """Set the oldest hour back, after requesting a scan of the whole volume for what is in
+        hours that were skipped."""
+        await self._request_scans([ROOT])
+        await self.advance(before, hour)
 
     # Internal
 

@@ -7,16 +7,18 @@ name, or an entry with names gets another place, the operation is about to be lo
 place the index is brought up to date.
 
 An item that names an entry without the name is removed by the search that finds it, if it is older
-than STALE_SECONDS, in which a change that was about to be made has long ended; a writer that finds
-its item writes the time anew. In layout `tree` an item has the path that the entry had: the path is
-not in the key, and the directories above may have been renamed since.
+than STALE_SECONDS by the clocks of the searching machine and of the data store: a change that was
+about to be made has long ended by then. A writer that finds its item writes the time anew. In
+layout `tree` an item has the path that the entry had: the path is not in the key, and the
+directories above may have been renamed since.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
@@ -38,7 +40,7 @@ from s3k_async.backends.ports.items import (
     Put,
     Update,
 )
-from s3k_async.errors import ConditionFailedError
+from s3k_async.errors import ConditionFailedError, PermissionDeniedError
 from s3k_async.model import Entry
 from s3k_async.oplog.segments import Operations
 
@@ -117,9 +119,17 @@ class MetadataIndex:
         has_more = bool(bounds) or len(ordered) > limit
         return page, page[-1].entry_key if page and has_more else ""
 
-    async def remove_stale(self, found: Sequence[IndexedEntry]) -> None:
-        """Remove items that name entries without the name, if they are old and unchanged."""
+    async def remove_stale(
+        self, found: Sequence[IndexedEntry], clock: Callable[[], Awaitable[int]]
+    ) -> None:
+        """Remove items that name entries without the name, if they are old and unchanged. `clock`:
+        that of the data store, which is read if any are old by that of this machine: one that is
+        ahead would remove the item of a change in progress."""
         oldest = self._runtime.now_ms() - STALE_SECONDS * 1000
+        if not any(each.time_ms < oldest for each in found):
+            return
+        with suppress(PermissionDeniedError):  # HeadBucket takes one that writers need not have
+            oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
 
         async def remove(each: IndexedEntry) -> None:
             key = Key(str(each.item[PARTITION]), str(each.item[SORT]))

@@ -6,12 +6,15 @@ import asyncio
 import pickle
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.attributes import MAX_BYTES, AttributeChange, Attributes
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ItemPage, ItemStore
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
@@ -27,10 +30,10 @@ from s3k_async.errors import (
 )
 from s3k_async.model import ChangeResult, LayoutName
 from s3k_async.namespace import metadata_index
-from s3k_async.namespace.metadata_index import MetadataIndex
-from s3k_async.testing import Died, FaultPlan
+from s3k_async.namespace.metadata_index import STALE_SECONDS, MetadataIndex
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
-from tests.client.rig import memory_config
+from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, problems, two_clients
 from tests.engines.volumes import volume_backends
 from tests.level import calls_to_try
@@ -381,6 +384,50 @@ async def test_stale_items_are_removed_when_they_are_old(
     monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
     assert await found(fs, "n") == []
     assert (await index.page("n", "", 100))[0] == []
+
+
+async def test_a_client_that_may_not_read_the_time_of_the_store_removes_old_items(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fs.write("/f", b"", attributes=Attributes(metadata={"n": b""}))
+    await fs.delete("/f")
+
+    async def denied(_: MemoryBlobs) -> int:
+        raise PermissionDeniedError("denied")
+
+    monkeypatch.setattr(MemoryBlobs, "now_ms", denied)
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    assert await found(fs, "n") == []
+    assert (await fs._volume().store.indexes.metadata.page("n", "", 100))[0] == []
+
+
+async def test_a_search_by_a_clock_ahead_keeps_the_item_of_a_change_in_progress(
+    layout: LayoutName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The item is written before the entry."""
+    config = memory_config(layout=layout)
+    await init_volume(config)
+
+    async def now_ms(_: MemoryBlobs) -> int:
+        return SYSTEM.now_ms()
+
+    monkeypatch.setattr(MemoryBlobs, "now_ms", now_ms)
+    ahead = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 2_000 * STALE_SECONDS)
+    plan, searches = FaultPlan(), list[int]()
+    index = MetadataIndex(MemoryItems(config.name), SYSTEM)
+
+    async def gate(_: Call) -> None:
+        if not searches and (await index.page("n", "", 100))[0]:
+            searches.append(1)
+            async with faulty_client(FaultPlan(), config, ahead) as other:
+                assert await found(other, "n") == []
+
+    async with faulty_client(plan, config) as fs:
+        plan.gate = gate
+        await fs.write("/f", b"1", attributes=Attributes(metadata={"n": b""}))
+        plan.gate = None
+        assert searches
+        assert await found(fs, "n") == ["/f"]
 
 
 async def test_a_client_that_may_only_read_can_search(

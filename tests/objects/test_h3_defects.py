@@ -13,6 +13,7 @@ import pytest
 from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import PARTITION, Item
 from s3k_async.backends.ports.pagination import scan_all
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -145,6 +146,11 @@ async def test_08_a_purge_of_several_pages_leaves_nothing(
     assert (await objects.purge_bucket("b")).files == 60
     assert await paths(fs) == {"/b"}
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 2 * STALE_SECONDS * 1000)
+
+    async def store_ms(_: RetryingBlobs) -> int:
+        return later.now_ms()
+
+    monkeypatch.setattr(RetryingBlobs, "now_ms", store_ms)
     volume = await open_volume(fs.config, runtime=later)
     try:
         assert len(await indexed(volume)) == 20
