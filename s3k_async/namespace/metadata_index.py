@@ -126,10 +126,9 @@ class MetadataIndex:
         that of the data store, which is read if any are old by that of this machine: one that is
         ahead would remove the item of a change in progress."""
         oldest = self._runtime.now_ms() - STALE_SECONDS * 1000
-        if not any(each.time_ms < oldest for each in found):
-            return
-        with suppress(PermissionDeniedError):  # HeadBucket takes one that writers need not have
-            oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
+        if any(each.time_ms < oldest for each in found):
+            with suppress(PermissionDeniedError):  # HeadBucket takes one that writers need not have
+                oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
 
         async def remove(each: IndexedEntry) -> None:
             key = Key(str(each.item[PARTITION]), str(each.item[SORT]))
