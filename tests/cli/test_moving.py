@@ -15,6 +15,7 @@ import pytest
 from s3k_async.cli.examples import EXAMPLES
 from s3k_async.cli.invocation import Invocation
 from s3k_async.config import VolumeConfig
+from s3k_async.volumes import Volume
 from tests.cli.conftest import Cli
 from tests.engines.volumes import fresh_name
 from tests.migrate.rig import rewritten
@@ -255,6 +256,29 @@ def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     done = cli.ok(*flags, "--yes", "--json").json()
     assert done == {"objects": 0, "moved": 0, "reservations": 1, "differing": [], "dry_run": False}
     assert cli.ok("cat", "s3k://new/d/f").out == "bytes"
+
+
+def test_a_retirement_without_a_successor_closes_the_old_volume(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = fresh_name("old")
+    anyio.run(old_volume, name)
+    place = f'data_location = "memory://{name}"\n'
+    Path("given.toml").write_text(
+        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
+        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
+    )
+    monkeypatch.setenv("S3K_CONFIG", "given.toml")
+    close, closed = Volume.close, list[str]()
+
+    async def noted(volume: Volume) -> None:
+        await close(volume)
+        closed.append(volume.record.name)
+
+    monkeypatch.setattr(Volume, "close", noted)
+    failed = cli.fails(3, "oplog", "retire", f"s3k://{name}", "--successor", "s3k://new")
+    assert "no volume is here" in failed.errors
+    assert closed == [name]
 
 
 async def old_volume(name: str) -> None:

@@ -282,8 +282,9 @@ def retire(
 
     async def work() -> Retirement:
         async with AsyncExitStack() as stack:
-            old, new = await open_volume(config), await open_volume(successor_config)
+            old = await open_volume(config)
             stack.push_async_callback(old.close)
+            new = await open_volume(successor_config)
             stack.push_async_callback(new.close)
             meter = stack.enter_context(invocation.meter("retire"))
             return await retire_log(
