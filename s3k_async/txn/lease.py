@@ -31,7 +31,15 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.retrying.request_pipeline import at_once
 from s3k_async.errors import LeaseExpiredError, S3kError
 
-__all__ = ["Lease", "Moment", "expired", "expiry_ms", "keep_renewed", "require_unexpired"]
+__all__ = [
+    "Lease",
+    "LeaseWatch",
+    "Moment",
+    "expired",
+    "expiry_ms",
+    "keep_renewed",
+    "require_unexpired",
+]
 
 CHECK_SECONDS: Final = 1.0
 """Interval at which the check of `keep_renewed` is made."""
@@ -85,6 +93,39 @@ class Lease:
         """Whether the lease certainly is held."""
         left = (self.expiry_ms - runtime.now_ms()) / 1000
         return self.since.age(runtime) < self.duration and left >= self.margin
+
+
+class LeaseWatch:
+    """Whether stored leases that are renewed run, as seen by another client. One that is not
+    renewed for all of its duration is over: the clock of a holder that has died may have been
+    ahead."""
+
+    _MOST: Final = 1000
+    """Leases that are watched at the same time."""
+
+    def __init__(self, seconds: float, runtime: Runtime) -> None:
+        """`seconds`: their duration."""
+        self._seconds = seconds
+        self._runtime = runtime
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def runs(self, name: str, expiry_ms: int) -> bool:
+        """Whether a lease runs. `expiry_ms`: as it is stored now."""
+        if expired(expiry_ms, self._runtime.now_ms()):
+            self._seen.pop(name, None)
+            return False
+        now = self._runtime.monotonic()
+        if len(self._seen) >= self._MOST and name not in self._seen:
+            self._seen.clear()
+        known, since = self._seen.get(name, (0, now))
+        if known != expiry_ms:
+            since = now
+            self._seen[name] = expiry_ms, now
+        return now - since < self._seconds
+
+    def is_ahead(self, expiry_ms: int) -> bool:
+        """Whether a lease ends later than any that begins now, by far."""
+        return expiry_ms - self._runtime.now_ms() > 2 * self._seconds * 1000
 
 
 def expiry_ms(now_ms: int, seconds: float) -> int:

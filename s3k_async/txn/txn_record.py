@@ -46,7 +46,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.model import utc
-from s3k_async.txn.lease import Lease, Moment, expired, keep_renewed
+from s3k_async.txn.lease import Lease, LeaseWatch, Moment, keep_renewed
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 
 __all__ = [
@@ -261,6 +261,7 @@ class TransactionRecords:
     def __init__(self, items: ItemStore, runtime: Runtime) -> None:
         self._items = items
         self._runtime = runtime
+        self._watch = LeaseWatch(LEASE_SECONDS, runtime)
 
     @asynccontextmanager
     async def hold(
@@ -384,7 +385,18 @@ class TransactionRecords:
 
     def lease_runs(self, record: TransactionRecord) -> bool:
         """Whether the owner's lease is valid."""
-        return not expired(record.lease_ms, self._runtime.now_ms())
+        return self._watch.runs(record.id, record.lease_ms)
+
+    async def wait_for_renewals(self, records: Iterable[TransactionRecord]) -> bool:
+        """If the lease of one of the records ends so late that the clock of its owner is ahead,
+        wait for as long as a lease lasts; the owner has died if it is the same afterwards. Returns
+        whether to read the records again."""
+        ahead = [each for each in records if self._watch.is_ahead(each.lease_ms)]
+        running = [each for each in ahead if self.lease_runs(each)]
+        if not running:
+            return False
+        await self._runtime.sleep(LEASE_SECONDS)
+        return True
 
     async def _become(
         self, txn: OwnedTransaction, state: TransactionState, others: Sequence[Action] = ()

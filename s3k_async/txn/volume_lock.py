@@ -42,11 +42,12 @@ from s3k_async.txn.volume_record import (
     LOCK_EPOCH,
     LOCK_LEASE,
     LOCK_PURPOSE,
+    LOCK_SECONDS,
     LOCK_SUBJECT,
     RECORD_KEY,
     STATE,
     VolumeRecord,
-    is_locked,
+    lock_is_held,
     locked_message,
 )
 
@@ -64,7 +65,7 @@ __all__ = [
 
 LockPurpose: TypeAlias = Literal["load", "restore", "reshard", "migration"]
 
-LEASE_SECONDS: Final = 90.0
+LEASE_SECONDS: Final = LOCK_SECONDS
 """Until this expires no other client takes the lock over."""
 HELD_SECONDS: Final = 45.0
 """How long the holder relies on the lock after a renewal: the rest of the lease is for its last
@@ -137,7 +138,7 @@ class VolumeLock:
                 raise BusyError("another client changed the volume record; try again", path=where)
             seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
             if LOCK in seen:
-                self._take_over(item, where)
+                await self._take_over(items, item, where)
             missing = tuple(name for name in (LOCK, LOCK_LEASE, STATE) if name not in seen)
             when = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
             try:
@@ -154,10 +155,10 @@ class VolumeLock:
             return
         raise BusyError("gave up: concurrent changes to the volume record", path=where)
 
-    def _take_over(self, item: Item, where: str) -> None:
+    async def _take_over(self, items: RetryingItems, item: Item, where: str) -> None:
         done = item.get(LOCK_DONE)
         same = item.get(LOCK_PURPOSE) == self.purpose and item.get(LOCK_SUBJECT) == self.subject
-        if not same or is_locked(item, self._runtime.now_ms()):
+        if not same or await lock_is_held(items, item, self._runtime):
             raise BusyError(locked_message(item, self._runtime.now_ms()), path=where)
         self.done = done if isinstance(done, int) else 0
         self.touched = True

@@ -7,9 +7,11 @@ from typing import Literal
 import anyio
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.backends.ports.items import ABSENT, OPERATION, PARTITION, SORT, Put, Value
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 from s3k_async.settings import resolve
+from s3k_async.txn import txn_record
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -109,6 +111,18 @@ def test_a_transaction_with_a_valid_lease_is_not_changed(cli: Cli, place: str) -
     )
     assert cli.ok("transactions", "resolve", "--json").json()["outcome"] == "left"
     assert cli.ok("transactions", "--json").json()["state"] == "preparing"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_transaction_of_a_dead_client_whose_clock_was_ahead_is_finished(
+    cli: Cli, place: str, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    txn = die(place, "before", lease=SYSTEM.now_ms() + 86_400_000)
+    assert cli.ok("transactions").lines[0].endswith("lease runs")
+    monkeypatch.setattr(txn_record, "LEASE_SECONDS", 0.2)
+    done = cli.ok("transactions", "resolve", *([txn] if named else []))
+    assert done.out == f"aborted: {txn}  rename  /d -> /e\n"
+    assert cli.ok("transactions").out == ""
 
 
 def test_an_unknown_id(cli: Cli, place: str) -> None:

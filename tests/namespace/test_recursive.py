@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from s3k_async._native import Entries
-from s3k_async.backends.ports.items import MAX_TRANSACTION
+from s3k_async.backends.ports.items import MAX_TRANSACTION, Condition, Update, Value
 from s3k_async.errors import (
     BusyError,
     DirectoryNotEmptyError,
@@ -29,6 +29,12 @@ from s3k_async.table.codec import in_columns
 from s3k_async.table.keys import Directory, KeyScheme
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.chunking import CHUNK, chunks
+from s3k_async.txn.txn_record import (
+    LEASE_SECONDS,
+    OwnedTransaction,
+    TransactionRecords,
+    transaction_key,
+)
 from tests.namespace.rig import Rig
 
 
@@ -185,6 +191,30 @@ async def test_an_active_transaction_blocks_others_and_an_expired_one_does_not(r
             await rig.tree.delete(await rig.need("/a/d0"))
         assert await rig.store.get("/a/d0/new") is None
     await rig.write("/a/d0/new")
+    assert (await rig.need("/a/d0")).pending == ""
+
+
+async def test_a_transaction_of_the_dead_whose_clock_was_ahead_blocks_for_a_lease(
+    rig: Rig,
+) -> None:
+    await grow(rig, "/a")
+    store = rig.client(FaultPlan())
+
+    async def die(_transactions: TransactionRecords, _txn: OwnedTransaction) -> None:
+        """The record stays as it is."""
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(TransactionRecords, "_end", die)
+        async with store.transactions.hold("mark", "/a", "/b") as txn:
+            await store.hold(await rig.need("/a/d0"), txn)
+    lease: dict[str, Value] = {"lease": rig.clock.now_ms() + 86_400_000}
+    await store.items.write(Update(transaction_key(txn.id), Condition(), lease))
+    began = rig.clock.seconds
+    for _ in range(60):
+        with suppress(BusyError):
+            await rig.write("/a/d0/new")
+            break
+    assert LEASE_SECONDS <= rig.clock.seconds - began < 2 * LEASE_SECONDS
     assert (await rig.need("/a/d0")).pending == ""
 
 

@@ -16,6 +16,7 @@ from s3k_async.errors import LeaseExpiredError, UnreachableError
 from s3k_async.txn.lease import (
     CHECK_SECONDS,
     Lease,
+    LeaseWatch,
     Moment,
     expired,
     expiry_ms,
@@ -85,6 +86,23 @@ def test_a_lease_that_was_read_needs_a_recent_read_and_its_margin() -> None:
 )
 def test_either_clock_ends_a_lease(now: Runtime) -> None:
     assert not Lease.granted("me", START, 30.0).valid(now)
+
+
+def test_a_lease_that_is_not_renewed_for_its_duration_is_over_whatever_its_clock_says() -> None:
+    clock = FakeClock()
+    watch = LeaseWatch(30.0, fake_runtime(clock))
+    ahead = clock.now_ms() + 86_400_000
+    assert watch.is_ahead(ahead)
+    assert watch.runs("a", ahead)
+    clock.advance(20)
+    assert watch.runs("a", ahead)
+    assert watch.runs("b", ahead)
+    clock.advance(10)
+    assert not watch.runs("a", ahead)
+    assert watch.runs("b", ahead)
+    assert watch.runs("a", ahead + 10_000)  # renewed after all
+    assert not watch.runs("b", clock.now_ms())
+    assert not watch.is_ahead(clock.now_ms() + 30_000)
 
 
 def test_a_lease_that_was_not_granted_is_never_valid() -> None:

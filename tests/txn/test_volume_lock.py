@@ -288,6 +288,51 @@ async def test_the_lock_of_the_dead_is_taken_over_when_its_lease_is_over(rig: Ri
     assert (await rig.open()).record.suffix_count == volume.record.suffix_count
 
 
+@pytest.mark.parametrize("verb", ["load", "destroy"])
+async def test_the_lock_of_the_dead_whose_clock_was_ahead_is_taken_over(
+    rig: Rig, verb: str
+) -> None:
+    ahead = replace(rig.runtime, now_ms=lambda: rig.clock.now_ms() + 86_400_000)
+    steady = fake_runtime(rig.clock, seed=9)
+    volume = await open_volume(rig.config, runtime=ahead, locked=True)
+    await VolumeLock("load", "x", ahead).take(volume.items, volume.record, "t")
+    began = rig.clock.seconds
+    if verb == "load":
+        again = VolumeLock("load", "x", steady)
+        await again.take(volume.items, volume.record, "t")
+        again.check()
+    else:
+        await destroy_volume(rig.config, force=True, runtime=steady)
+    assert rig.clock.seconds - began == LEASE_SECONDS
+
+
+@pytest.mark.parametrize("verb", ["load", "other", "destroy"])
+async def test_the_lock_of_the_living_whose_clock_is_ahead_is_not_taken_over(
+    rig: Rig, verb: str
+) -> None:
+    ahead = replace(rig.runtime, now_ms=lambda: rig.clock.now_ms() + 86_400_000)
+    volume = await open_volume(rig.config, runtime=ahead, locked=True)
+    lock = VolumeLock("load", "x", ahead)
+    await lock.take(volume.items, volume.record, "t")
+    steady = fake_runtime(rig.clock, seed=9)
+
+    async def sleep(seconds: float) -> None:
+        for _ in range(int(seconds / RENEW_SECONDS)):
+            await steady.sleep(RENEW_SECONDS)
+            await lock._renew(volume.items)
+
+    living = replace(steady, sleep=sleep)
+    purpose: LockPurpose = "load" if verb == "load" else "reshard"
+    work = (
+        destroy_volume(rig.config, force=True, runtime=living)
+        if verb == "destroy"
+        else VolumeLock(purpose, "x", living).take(volume.items, volume.record, "t")
+    )
+    with pytest.raises(BusyError, match="is locked by a load"):
+        await work
+    lock.check()
+
+
 async def test_who_holds_the_lock_stops_long_before_somebody_takes_it_over(rig: Rig) -> None:
     async with rig.held(rig.lock()) as volume:
         await volume.items.load([ITEM])

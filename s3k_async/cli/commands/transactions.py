@@ -81,12 +81,11 @@ def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
                 tuple(dict.fromkeys(ids)), lambda txn: _finish_named(invocation, opened, txn)
             )
             return
-        records = [record async for record in opened.store.transactions.records()]
-        over = {
-            record.id: record
-            for record in records
-            if not opened.store.transactions.lease_runs(record)
-        }
+        found = opened.store.transactions
+        records = [record async for record in found.records()]
+        if await found.wait_for_renewals(records):
+            records = [record async for record in found.records()]
+        over = {record.id: record for record in records if not found.lease_runs(record)}
         for record in records:
             if record.id not in over:
                 why = f"its lease runs until {time_text(record.lease_ms)}"
@@ -98,6 +97,8 @@ def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
 
 async def _finish_named(invocation: Invocation, opened: Volume, txn: str) -> None:
     record = await opened.store.transactions.record(txn)
+    if record is not None and await opened.store.transactions.wait_for_renewals([record]):
+        record = await opened.store.transactions.record(txn)
     if record is None:
         raise PathNotFoundError("no such transaction (s3k transactions lists them)", path=txn)
     if opened.store.transactions.lease_runs(record):
