@@ -25,7 +25,7 @@ from typing import Final
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.errors import LeaseExpiredError, PartialFailureError
+from s3k_async.errors import LeaseExpiredError, PartialFailureError, PermissionDeniedError
 from s3k_async.model import Progress
 from s3k_async.oplog.checkpoints import (
     MANIFESTS,
@@ -113,7 +113,7 @@ class Compactor:
         """
         tell = progress or (lambda _: None)
         done = Compaction()
-        await self._begin()
+        await self._begin(dry_run=dry_run)
         with ExternalSort(self._directory) as sorter:
             sorter.database.execute(
                 "CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)"
@@ -134,11 +134,16 @@ class Compactor:
                 await self._remove(sorter, done, tell)
         return done
 
-    async def _begin(self) -> None:
+    async def _begin(self, *, dry_run: bool) -> None:
         """Read the time of the store. By a wrong clock of this machine, the parts of a run in
         progress would be old, and so would a tombstone that it needs."""
         self._since = self._runtime.monotonic()
-        self._began_ms = await self._blobs.now_ms()
+        try:
+            self._began_ms = await self._blobs.now_ms()
+        except PermissionDeniedError:  # of a reader
+            if not dry_run:
+                raise
+            self._began_ms = self._runtime.now_ms()
         self._before_ms = self._began_ms - int(self._grace * 1000)
         self._forgotten_ms = self._began_ms - int(max(self._grace, TOMBSTONE_SECONDS) * 1000)
 

@@ -14,7 +14,13 @@ import pytest
 
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.errors import LeaseExpiredError, LogFormatError, PartialFailureError, ServiceError
+from s3k_async.errors import (
+    LeaseExpiredError,
+    LogFormatError,
+    PartialFailureError,
+    PermissionDeniedError,
+    ServiceError,
+)
 from s3k_async.model import Entry
 from s3k_async.oplog import checkpoints, compaction
 from s3k_async.oplog.checkpoints import (
@@ -135,6 +141,22 @@ async def test_a_dry_run_changes_nothing() -> None:
     assert await keys_of(life.blobs) == keys
     assert (done.objects, done.removed, done.checkpoint) == (13, 0, "")
     assert done.removable > 10
+
+
+async def test_only_a_dry_run_needs_no_permission_to_read_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    life = await lived()
+    keys = await keys_of(life.blobs)
+
+    async def denied(_: MemoryBlobs) -> int:
+        raise PermissionDeniedError("denied")
+
+    monkeypatch.setattr(MemoryBlobs, "now_ms", denied)
+    assert (await Compactor(life.blobs, life.runtime, grace=60).run()).removable > 10
+    with pytest.raises(PermissionDeniedError):
+        await life.compact()
+    assert await keys_of(life.blobs) == keys
 
 
 async def test_what_is_pending_or_young_stays() -> None:
