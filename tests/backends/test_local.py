@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -756,6 +757,20 @@ async def test_what_dead_writers_left_is_removed_when_it_is_a_day_old(tmp_path: 
     blobs = LocalBlobs(tmp_path / "root", fake_runtime(clock))
     await blobs.put("a", b"")
     assert leftovers(tmp_path) == [young]
+
+
+async def test_a_machine_whose_clock_is_ahead_leaves_the_files_of_running_writers(
+    tmp_path: Path,
+) -> None:
+    """The directory is on a file system that several machines share."""
+    writing = await created(tmp_path)
+    upload = await writing.start_upload("big")
+    await upload.put_part(1, b"begun")
+    ahead = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 2 * 86_400_000)
+    await LocalBlobs(tmp_path / "root", ahead).put("other", b"")
+    await upload.put_part(2, b"ended")
+    await upload.complete()
+    assert await writing.get("big") == b"begunended"
 
 
 async def test_what_others_have_in_a_directory_of_that_name_stays(tmp_path: Path) -> None:
