@@ -33,6 +33,9 @@ __all__ = [
 EARLIER_HOURS: Final = 2
 """Hours before the present one that each run looks at: clients whose clocks are behind write items
 into them."""
+AHEAD_HOURS: Final = 24
+"""By how much the clock of the client that created the volume may have been ahead: others write
+items into hours before the creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
 def hours_to_read(volume: Volume, first: int | None, now_ms: int) -> range:
     """The hours that may have due items, oldest first. `first`: the oldest, if it is stored."""
     present = now_ms // HOUR_MS
-    oldest = volume.record.created_ms // HOUR_MS if first is None else first
+    oldest = volume.record.created_ms // HOUR_MS - AHEAD_HOURS if first is None else first
     return range(min(oldest, present - EARLIER_HOURS), present + 1)
 
 

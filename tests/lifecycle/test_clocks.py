@@ -8,14 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async.attributes import Attributes
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.bulk.rule_changes import rule_index
 from s3k_async.client import S3kClient
 from s3k_async.errors import PermissionDeniedError
+from s3k_async.model import LayoutName
 from s3k_async.namespace.due_items import HOUR_MS
 from s3k_async.testing import Call, FaultPlan
-from tests.client.rig import faulty_client
-from tests.lifecycle.ruled import DAY, HOUR, Ruled
+from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config
+from tests.lifecycle.ruled import DAY, HOUR, TUNING, Ruled
 from tests.support import FakeClock, fake_runtime
 
 pytestmark = pytest.mark.layouts("path", "tree")
@@ -122,6 +125,20 @@ async def test_an_hour_that_is_still_to_come_makes_the_next_run_list_the_volume(
     assert await place.paths() == set()
     present = place.clock.now_ms() // HOUR_MS
     assert await rule_index(fs._volume(), "/").first_hour() == present - 2
+
+
+async def test_the_first_run_in_a_volume_that_was_created_by_a_clock_ahead(
+    layout: LayoutName,
+) -> None:
+    clock = FakeClock()
+    ahead = fake_runtime(FakeClock(clock.seconds + DAY), seed=77)
+    config = memory_config(TUNING, layout)
+    await init_volume(config, runtime=ahead, enable=["rules"])
+    metadata = {"ExpiresAt": str(int(clock.seconds) + 5).encode()}
+    async with faulty_client(FaultPlan(), config, fake_runtime(clock, seed=78)) as fs:
+        await fs.write("/f", b"1", attributes=Attributes(metadata=metadata))
+        clock.advance(2 * DAY)  # the time of the creation is over
+        assert (await fs.run_rules()).expired == 1
 
 
 async def test_a_clock_that_jumps_ahead_during_a_run(place: Ruled, fs: S3kClient) -> None:
