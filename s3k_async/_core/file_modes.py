@@ -21,6 +21,7 @@ __all__ = [
     "make_directories",
     "make_parent",
     "open_private",
+    "shares_with_group",
 ]
 
 _SHARED: Final = stat.S_ISGID | stat.S_IWGRP
@@ -86,4 +87,9 @@ def make_parent(path: str) -> None:
 
 def is_shared(directory: str) -> bool:
     """Whether a directory is shared with its group."""
-    return os.stat(directory).st_mode & _SHARED == _SHARED
+    return shares_with_group(os.stat(directory))
+
+
+def shares_with_group(facts: os.stat_result) -> bool:
+    """As `is_shared`, from the facts of the directory."""
+    return facts.st_mode & _SHARED == _SHARED

@@ -8,6 +8,7 @@ that a process that is killed leaves nothing to repair but a temporary file.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import os
 import stat
@@ -16,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from s3k_async._core.file_modes import inherited, is_shared, make_directories
+from s3k_async._core.file_modes import inherited, make_directories, shares_with_group
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.local.durable_files import write_fully
 from s3k_async.backends.ports.blobs import Buffer
@@ -32,6 +33,8 @@ from s3k_async.storage.cache_blocks import (
 )
 
 __all__ = ["CacheDirectory", "CacheLimits", "CacheUsage", "Eviction"]
+
+_UNTRUSTED: Final = "other users can change what is in the directory of the cache"
 
 FOLDER: Final = "s3k-blocks"
 """The only entry of the cache in its directory."""
@@ -123,7 +126,9 @@ class _StoredBlock(NamedTuple):
     def is_expired(self, now: float, age: float) -> bool:
         """Whether it was not used for longer than `age` seconds; a temporary file, whether its
         process was killed."""
-        return self.used < now - (ABANDONED_SECONDS if self.is_temporary else age)
+        if self.is_temporary:
+            return abs(now - self.used) > ABANDONED_SECONDS
+        return self.used < now - age
 
 
 class CacheDirectory:
@@ -145,14 +150,10 @@ class CacheDirectory:
         change what is read from it: all, or the group, unless it is shared by its setgid bit."""
         make_directories(self._folder)
         for place in (self.path, self._folder):
-            facts, is_trusting = os.stat(place), is_shared(place)
-            others = stat.S_IWOTH | (0 if is_trusting else stat.S_IWGRP)
-            if facts.st_mode & others or (
-                facts.st_uid not in (os.geteuid(), 0) and not is_trusting
-            ):
+            if not _is_trusted(os.stat(place)):
                 raise ConfigError(
-                    "other users can change what is in the directory of the cache: choose one of "
-                    "your own, or chmod go-w it, or share it with its group by chmod g+s",
+                    f"{_UNTRUSTED}: choose one of your own, or chmod go-w it, or share it with its "
+                    "group by chmod g+s",
                     path=place,
                 )
 
@@ -161,6 +162,7 @@ class CacheDirectory:
         Records the use."""
         path = self._file(name)
         try:
+            self._checked()
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return None, False
@@ -183,7 +185,7 @@ class CacheDirectory:
         point of a disk. Returns the size of its file."""
         path = self._file(name)
         temporary = f"{path}.{self._runtime.uuid()}.tmp"
-        files, directories = inherited(os.stat(self._folder))
+        files, directories = inherited(self._checked())
         try:
             descriptor = _create(temporary)
         except FileNotFoundError:
@@ -284,7 +286,8 @@ class CacheDirectory:
                     continue
                 total += file.size
                 if not file.is_temporary:
-                    yield file
+                    # One that was last used in the future was not used since a clock was wrong.
+                    yield file if file.used <= now + TOUCH_SECONDS else file._replace(used=0)
 
         oldest = heapq.nsmallest(ROUND, left())
         return done, total, oldest
@@ -312,10 +315,20 @@ class CacheDirectory:
         file = name.file
         return os.path.join(self._folder, file[:2], file)
 
+    def _checked(self) -> os.stat_result:
+        """The facts of the directory of the blocks. Raises PermissionError if other users can
+        change what is in it: the one that `prepare` made may be gone, and another user may have
+        made this one."""
+        for place in (self.path, self._folder):
+            facts = os.stat(place)
+            if not _is_trusted(facts):
+                raise PermissionError(errno.EACCES, _UNTRUSTED, place)
+        return facts
+
     def _touch(self, descriptor: int, used: float) -> None:
-        """Record a use, if the last one that was recorded is old."""
+        """Record a use, if the last one that was recorded is old, or of a clock that was wrong."""
         now = self._runtime.now_ms()
-        if now / 1000 - used > TOUCH_SECONDS:
+        if abs(now / 1000 - used) > TOUCH_SECONDS:
             # On a file system that is mounted read-only the files stay readable.
             with suppress(OSError):
                 os.utime(descriptor, ns=(now * 1_000_000, now * 1_000_000))
@@ -331,6 +344,15 @@ class CacheDirectory:
         except FileNotFoundError:
             return False
         return True
+
+
+def _is_trusted(facts: os.stat_result) -> bool:
+    """Whether no other user can change what is in a directory, or only the members of the group
+    that it is shared with."""
+    if shares_with_group(facts):
+        return not facts.st_mode & stat.S_IWOTH
+    is_own = facts.st_uid in (os.geteuid(), 0)
+    return is_own and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _create(path: str) -> int:

@@ -124,6 +124,23 @@ def test_temporary_files_of_killed_processes_go_and_those_of_running_ones_stay(
     assert (left.exists(), file.exists()) == (False, True)
 
 
+def test_blocks_of_a_clock_that_was_wrong_do_not_displace_those_in_use(
+    directory: Directory, tmp_path: Path
+) -> None:
+    later = directory.clock.seconds + 10**7
+    for number in range(10):
+        directory.store(number, 1000)
+    (file, *_) = files = block_files(tmp_path)
+    left = file.with_name(f"{file.name}.{fake_runtime(seed=7).uuid()}.tmp")
+    left.write_bytes(bytes(500))
+    for path in (*files, left):
+        os.utime(path, (later, later))
+    directory.store(10, 1000)
+    directory.cache.load(block(3))
+    assert directory.cache.evict(LIMITS) == Eviction(6, 6500)
+    assert {3, 10} < set(directory.numbers())
+
+
 def test_files_of_others_are_left_alone(directory: Directory, tmp_path: Path) -> None:
     directory.store(1, 1000)
     (file,) = block_files(tmp_path)

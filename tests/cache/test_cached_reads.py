@@ -411,3 +411,29 @@ async def test_a_directory_that_could_not_be_checked_is_never_used(tmp_path: Pat
     for _ in range(2):
         assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
     assert rig.cache.statistics.stored == 0
+
+
+async def test_a_directory_that_other_users_made_after_it_vanished_is_not_used(
+    tmp_path: Path,
+) -> None:
+    """Neither their bytes are read, nor private ones written there, until it is private again."""
+    place = tmp_path / "cache"
+    rig = await CacheRig(place).start()
+    content = await rig.storage.put(OBJECT, DATA)
+    await rig.storage.read(content.physical, size=len(DATA))
+    await rig.cache.close()
+    for path in block_files(place):
+        path.unlink()
+    rig.directory.store(BlockName(SCOPE, content.physical, BLOCK, 0), bytes(BLOCK))
+    place.rename(tmp_path / "theirs")
+    shutil.copytree(tmp_path / "theirs", place)
+    (place / "s3k-blocks").chmod(0o777)
+    for _ in range(2):
+        assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+    assert (len(block_files(place)), rig.cache.statistics.hits) == (1, 0)
+    assert rig.cache.statistics.failures > 0
+    shutil.rmtree(place)
+    rig.directory.prepare()
+    rig.clock.advance(PAUSE_SECONDS)
+    await rig.storage.read(content.physical, size=len(DATA))
+    assert len(block_files(place)) == 8
