@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import index
 from types import MethodType
-from typing import Any, TypeAlias
+from typing import Any, Final, SupportsIndex, TypeAlias
 
+from fsspec.caching import caches
 from fsspec.utils import stringify_path
 
 from s3k_async import _native
@@ -15,6 +17,7 @@ from s3k_async.model import ROOT
 __all__ = [
     "Range",
     "Stripping",
+    "block_size_of",
     "is_related",
     "need_depth",
     "overwrites",
@@ -24,6 +27,8 @@ __all__ = [
 ]
 
 SCHEME = "s3k://"
+BLOCK_CACHES: Final = ("background", "blockcache", "mmap")
+"""fsspec's caches that divide a file into blocks."""
 
 Range: TypeAlias = tuple[int | None, int | None]
 """Start and end of some bytes, as in a slice."""
@@ -76,6 +81,28 @@ def need_depth(maxdepth: int | None) -> None:
     """Raise InvalidArgumentError for a depth below 1."""
     if maxdepth is not None and maxdepth < 1:
         raise InvalidArgumentError("maxdepth must be at least 1")
+
+
+def block_size_of(block_size: object, cache_type: str) -> int | None:
+    """The block size of a file that is read with one of fsspec's caches, which take any value and
+    return wrong bytes for a negative one; None for the default.
+
+    Raises InvalidArgumentError, ArgumentTypeError.
+    """
+    if cache_type not in caches:
+        known = ", ".join(sorted(filter(None, caches)))
+        raise InvalidArgumentError(f"the cache is one of {known}, not {cache_type!r}")
+    if block_size is None or block_size == "default":
+        return None
+    if isinstance(block_size, float) and block_size.is_integer():
+        block_size = int(block_size)
+    if not isinstance(block_size, SupportsIndex):
+        raise ArgumentTypeError(f"a block size is a number of bytes, not {block_size!r}")
+    size = index(block_size)
+    least = 1 if cache_type in BLOCK_CACHES else 0
+    if size < least:
+        raise InvalidArgumentError(f"the block size of cache {cache_type} is {least} or more bytes")
+    return size
 
 
 def overwrites(mode: str) -> bool:

@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from fsspec.asyn import AbstractAsyncStreamedFile
+from fsspec.caching import caches
 from fsspec.spec import AbstractBufferedFile
 
+from s3k_async.adapters.fsspec_arguments import block_size_of
 from s3k_async.adapters.fsspec_listing import Info, info_of
 from s3k_async.adapters.sessions import post_on
 from s3k_async.adapters.unwind import Unwinding
-from s3k_async.errors import StreamClosedError, UnsupportedError
+from s3k_async.errors import CorruptDataError, StreamClosedError, UnsupportedError
 from s3k_async.files.file_ranges import SequentialCheck
 from s3k_async.files.open_files import FileReader, FileWriter, bytes_of, need_process
 from s3k_async.model import Entry, status_of
@@ -34,6 +36,8 @@ LINE_BLOCK = 64 * 1024
 """Bytes searched at once for the end of a line."""
 SHORT_CACHES = ("none", "readahead")
 """fsspec's caches that hold at most what follows the last read."""
+THREADED_CACHES = ("background",)
+"""fsspec's caches that fetch in a thread."""
 
 
 class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
@@ -64,11 +68,12 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
             fs,
             entry.path,
             "rb",
-            block_size=block_size,
+            block_size=block_size_of(block_size, self._cache_type),
             cache_type=self._cache_type,
             cache_options=dict(cache_options or {}),
             size=entry.size,
         )
+        self._pid = os.getpid()
 
     def read(self, length: int | None = -1) -> bytes:
         """The next bytes, fewer only at the end of the file; all remaining ones for a negative
@@ -134,13 +139,16 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         )
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        data = cast(
-            bytes,
-            self.fs.run_blocking(
-                lambda: self.fs.fetch_span(self._entry, start, min(end, self.size))
-            ),
-        )
-        self._check.add(start, data)
+        check = self._check.copy()
+        stop = min(end, self.size)
+        try:
+            data: bytes = self.fs.run_blocking(
+                lambda: self.fs.fetch_span(self._entry, start, stop, check.add)
+            )
+        except CorruptDataError:
+            self._check = check  # which raises it again
+            raise
+        self._check = check
         return data
 
     def _is_cached(self) -> bool:
@@ -152,6 +160,17 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     def _need_open(self) -> None:
         if self.closed:
             raise StreamClosedError("the file is closed", path=self.path)
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._renew_cache()
+
+    def _renew_cache(self) -> None:
+        """In a forked child: another cache, if this one waits for a thread of the parent, or for a
+        lock that it may have held."""
+        if self._cache_type in THREADED_CACHES:
+            make = caches[self._cache_type]
+            options = self._cache_options or {}
+            self.cache = make(self.blocksize, self._fetch_range, self.size, **options)
 
 
 def _reopened(

@@ -346,10 +346,12 @@ class ReadableFileSystem(VolumeFileSystem):
             store = volume.store
             return looking.readable(store, await store.lookup(inside))
 
-    async def fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
+    async def fetch_span(
+        self, entry: Entry, start: int, end: int, check: Check | None = None
+    ) -> bytes:
         volume = volume_of(await self._client())
         with volume.calls.running("file.read", entry.path):
-            return await fetch_span(volume.storage, entry, start, end)
+            return await fetch_span(volume.storage, entry, start, end, check=check)
 
     async def fetch_into(self, entry: Entry, start: int, buffer: memoryview, check: Check) -> None:
         volume = volume_of(await self._client())

@@ -71,7 +71,9 @@ def each_partition(
         try:
             yield from work(fs, iter(rows))
         finally:
-            on_volume(fs, lambda volume: volume.log.drained())
+            # A client that `work` has closed has waited for the log.
+            if not fs.closed:
+                on_volume(fs, lambda volume: volume.log.drained())
 
     return of_partition
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 import pytest
@@ -28,10 +28,12 @@ from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import (
+    ArgumentTypeError,
     BusyError,
     ConfigError,
     CrossVolumeError,
     DirectoryNotEmptyError,
+    InvalidArgumentError,
     InvalidPathError,
     IsDirectoryError,
     NotDirectoryError,
@@ -422,6 +424,22 @@ def test_block_caches(fs: S3kFileSystem, cache_type: str) -> None:
             0,
         )
         assert buffer[:150] == data[-150:]
+
+
+def test_block_sizes(fs: S3kFileSystem) -> None:
+    """fsspec's caches return wrong bytes for negative ones."""
+    data = bytes(range(256)) * 4
+    fs.pipe("/a", data)
+    sizes: list[Any] = [None, "default", 0, 100, 100.0]
+    for size in sizes:
+        assert fs.open("/a", block_size=size).read() == data
+    for cache_type, number in [("readahead", -1), ("mmap", -7), ("bytes", -1), ("blockcache", 0)]:
+        with pytest.raises(InvalidArgumentError, match=f"the block size of cache {cache_type}"):
+            fs.open("/a", block_size=number, cache_type=cache_type)
+    with pytest.raises(ArgumentTypeError, match="number of bytes, not '1MiB'"):
+        fs.open("/a", block_size=cast("int", "1MiB"))
+    with pytest.raises(InvalidArgumentError, match=r"blockcache.*readahead.*not 'disk'"):
+        fs.open("/a", cache_type="disk")
 
 
 def test_a_buffer_is_filled_without_the_cache(fs: S3kFileSystem) -> None:

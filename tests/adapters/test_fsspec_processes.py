@@ -58,3 +58,27 @@ reader = fs.open("/1")
     )
     assert (verified.returncode, verified.stderr) == (0, ""), verified.stdout
     assert verified.stdout.startswith("clean: 21 files")
+
+
+def test_a_forked_child_reads_with_a_cache_whose_thread_is_in_the_parent(tmp_path: Path) -> None:
+    program = """
+import asyncio, os, signal, sys, fsspec
+from s3k_async.settings import resolve
+from s3k_async.volumes import init_volume
+
+asyncio.run(init_volume(resolve(sys.argv[1])))
+fs = fsspec.filesystem("s3k", volume=sys.argv[1])
+data = bytes(range(256)) * 4
+fs.pipe("/a", data)
+file = fs.open("/a", block_size=100, cache_type="background")
+assert file.read(250) == data[:250]
+if pid := os.fork():
+    assert os.waitpid(pid, 0)[1] == 0
+    assert file.read() == data[250:]
+else:
+    signal.alarm(60)
+    assert file.read() == data[250:]
+    file.close()
+    os._exit(0)
+"""
+    assert run_program("-c", program, str(tmp_path / "volume"), limit=LIMIT_SECONDS) == ""

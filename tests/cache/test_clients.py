@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import anyio
 import pytest
 
 from s3k_async._sync.sync_client import S3kSyncClient
+from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import CorruptDataError
@@ -133,6 +135,37 @@ async def test_an_open_file_notices_wrong_bytes_and_the_next_one_has_the_right_o
                 assert await file.read() == DATA
             fs._opened.volume.storage.cache._distrusted.clear()  # type: ignore[union-attr]
             await _poisoned(fs, config, tmp_path)
+
+
+@pytest.mark.parametrize("cache_type", ["readahead", "blockcache", "all"])
+def test_a_file_of_fsspec_notices_wrong_bytes_and_the_next_one_has_the_right_ones(
+    tmp_path: Path, cache_type: str
+) -> None:
+    config = cached(memory_config(), tmp_path)
+    fs = S3kFileSystem(config=_initialised(config), skip_instance_cache=True)
+    try:
+        fs.run_blocking(lambda: _poisoned_in(fs, config, tmp_path))
+        with pytest.raises(CorruptDataError):
+            _read_twice(fs, cache_type)
+        with fs.open("/file", block_size=700, cache_type=cache_type) as file:
+            assert file.read() == DATA
+    finally:
+        fs.close_session()
+
+
+def _read_twice(fs: S3kFileSystem, cache_type: str) -> None:
+    """Read the file to its end in pieces, which raises the second time as well."""
+    with fs.open("/file", block_size=700, cache_type=cache_type) as file:
+        with suppress(CorruptDataError):
+            while file.read(300):
+                pass
+        file.seek(0)
+        while file.read(300):
+            pass
+
+
+async def _poisoned_in(fs: S3kFileSystem, config: VolumeConfig, place: Path) -> None:
+    await _poisoned(await fs._client(), config, place)
 
 
 def test_a_forked_child_uses_the_same_cache(tmp_path: Path) -> None:

@@ -178,3 +178,20 @@ async def test_a_volume_that_was_made_anew_is_opened_anew(
     with S3kSyncClient(config=volume) as fs, after:
         assert [status.path for status in fs.list("/")] == ["/b"]
         assert fs.read("/b") == b"2"
+
+
+@volume_backends("embedded")
+def test_work_may_close_its_client(volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `with` does; the next task opens it again."""
+    monkeypatch.setattr(worker_client, "_clients", {})
+
+    def write(fs: S3kSyncClient, paths: Iterator[str]) -> Iterator[str]:
+        with fs:
+            for path in paths:
+                fs.write(path, b"1")
+                yield path
+
+    for paths in (["/a", "/b"], ["/c"]):
+        assert list(each_partition(volume, write)(paths)) == paths
+    with S3kSyncClient(config=volume) as fs:
+        assert sorted(status.path for status in fs.list("/")) == ["/a", "/b", "/c"]

@@ -3034,9 +3034,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "cache: a use that is not recorded",
         "storage/cache_directory.py",
-        "        if now / 1000 - used > TOUCH_SECONDS:\n",
+        "        if abs(now / 1000 - used) > TOUCH_SECONDS:\n",
         "        if not used:\n",
         f"{CACHE_DIRECTORY}::test_above_it_the_blocks_unused_for_longest_go_until_the_low_one",
+    ),
+    Defect(
+        "cache: a use that does not correct a time in the future",
+        "storage/cache_directory.py",
+        "        if abs(now / 1000 - used) > TOUCH_SECONDS:\n",
+        "        if now / 1000 - used > TOUCH_SECONDS:\n",
+        f"{CACHE_DIRECTORY}::test_blocks_of_a_clock_that_was_wrong_do_not_displace_those_in_use",
     ),
     Defect(
         "objects: a page that begins with a directory it has left",
