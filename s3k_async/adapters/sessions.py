@@ -29,6 +29,9 @@ _LOG = logging.getLogger(__name__)
 EXIT_SECONDS: Final = 10.0
 """Limit for closing a client at the interpreter's exit, seconds."""
 
+LOOP_SECONDS: Final = 0.1
+"""Interval of looking whether a loop still runs, seconds."""
+
 _open: Final[set[_LoopSession]] = set()
 """Open clients, those of parent processes included, so that a child never finalises them."""
 
@@ -71,7 +74,6 @@ class _LoopSession:
         self.client = S3kClient(config=config, session=aws, metrics=metrics)
         self._opening = asyncio.Lock()
         self._life: AsyncGenerator[None, None] | None = None
-        self._timeout: float | None = None
 
     async def opened(self) -> S3kClient:
         """The client, open."""
@@ -89,10 +91,15 @@ class _LoopSession:
     ) -> None:
         """Close the client, as `S3kClient.close`; a later use opens it again."""
         async with self._opening:
-            self._timeout = timeout
             life, self._life = self._life, None
-            if life is not None:
-                await life.aclose()
+            if life is None:
+                return
+            # Not by the generator, which the end of the loop may close at the same time.
+            try:
+                await self.client.close(timeout=timeout)
+            finally:
+                with suppress(RuntimeError):  # the end of the loop is closing it
+                    await life.aclose()
 
     async def _lifetime(self) -> AsyncGenerator[None, None]:
         """An asynchronous generator, because `asyncio.run` closes a loop's generators before the
@@ -105,7 +112,7 @@ class _LoopSession:
             yield
         finally:
             _open.discard(self)
-            await self.client.close(timeout=self._timeout)
+            await self.client.close()
 
 
 class Sessions:
@@ -145,10 +152,8 @@ class Sessions:
         for session in self.of_this_process():
             if session.loop is here:
                 await session.close()
-            elif session.loop.is_running():
-                await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(session.close(), session.loop)
-                )
+            else:
+                await _close_from_here(session)
 
     def abandon_with(self, owner: object) -> None:
         """Close the clients when `owner` is collected; they are closed at the interpreter's exit
@@ -158,7 +163,32 @@ class Sessions:
     def _forget_ended_loops(self) -> None:
         for key in list(self._known):
             if key[0] == os.getpid() and key[1].is_closed():
-                _open.discard(self._known.pop(key))
+                ended = self._known.pop(key, None)
+                if ended is not None:  # else another thread has done the same
+                    _open.discard(ended)
+
+
+async def _close_from_here(session: _LoopSession) -> None:
+    """Close a session of another thread's loop, if that runs. Its end closes the session, too, and
+    may leave the call of `close` without an answer."""
+    ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    async def close() -> None:
+        try:
+            await session.close()
+        except Exception as error:  # noqa: BLE001 - raised where it was called
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    if not session.loop.is_running():
+        return
+    post_on(session.loop, close)
+    answer = asyncio.wrap_future(ended)
+    while session.loop.is_running() and not answer.done():
+        await asyncio.wait([answer], timeout=LOOP_SECONDS)
+    if answer.done():
+        answer.result()
 
 
 def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _LoopSession]) -> None:
