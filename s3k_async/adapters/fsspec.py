@@ -29,7 +29,13 @@ from s3k_async.adapters.fsspec_files import (
 )
 from s3k_async.adapters.fsspec_listing import is_reserved, status_of
 from s3k_async.adapters.fsspec_reading import FILES
-from s3k_async.adapters.fsspec_transfer import GatheredWrites, gathered_writes, upload
+from s3k_async.adapters.fsspec_transfer import (
+    FileTasks,
+    GatheredWrites,
+    file_tasks,
+    gathered_writes,
+    upload,
+)
 from s3k_async.adapters.fsspec_update import S3kUpdateFile, UpdatableFileSystem
 from s3k_async.bulk.expected_objects import delete_seen
 from s3k_async.client import S3kClient, reader_of, volume_of
@@ -103,27 +109,28 @@ class S3kFileSystem(UpdatableFileSystem):
         rpath: str,
         callback: Any = DEFAULT_CALLBACK,
         mode: str = "overwrite",
-        gathered: GatheredWrites | None = None,
+        tasks: FileTasks | None = None,
         **kwargs: Any,
     ) -> None:
         """Upload a local file; for a local directory, make a directory."""
-        changes = await self._changes()
-        path = self._strip_protocol(rpath)
-        exclusive = not overwrites(mode)
-        try:
-            if await in_thread(os.path.isdir, lpath):
-                await changes.make_directory(path, parents=True, exist_ok=True)
-            else:
-                await upload(
-                    changes,
-                    os.fspath(lpath),
-                    path,
-                    callback,
-                    exclusive=exclusive,
-                    gathered=gathered,
-                )
-        finally:
-            self.invalidate_cache(path)
+        with (tasks or FileTasks()).task():
+            changes = await self._changes()
+            path = self._strip_protocol(rpath)
+            exclusive = not overwrites(mode)
+            try:
+                if await in_thread(os.path.isdir, lpath):
+                    await changes.make_directory(path, parents=True, exist_ok=True)
+                else:
+                    await upload(
+                        changes,
+                        os.fspath(lpath),
+                        path,
+                        callback,
+                        exclusive=exclusive,
+                        gathered=tasks if isinstance(tasks, GatheredWrites) else None,
+                    )
+            finally:
+                self.invalidate_cache(path)
 
     async def _put(
         self,
@@ -138,12 +145,13 @@ class S3kFileSystem(UpdatableFileSystem):
         together = not self.in_transaction and (recursive or not isinstance(source, str))
         kwargs["batch_size"] = batch_size or self.batch_size or (GATHERED if together else FILES)
         if not together:
-            return await super()._put(source, target, recursive=recursive, **kwargs)
+            async with file_tasks() as tasks:
+                return await super()._put(
+                    source, target, recursive=recursive, tasks=tasks, **kwargs
+                )
         overwrite = overwrites(kwargs.get("mode", "overwrite"))
         async with gathered_writes(await self._client(), overwrite=overwrite) as gathered:
-            return await super()._put(
-                source, target, recursive=recursive, gathered=gathered, **kwargs
-            )
+            return await super()._put(source, target, recursive=recursive, tasks=gathered, **kwargs)
 
     async def _touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file; without `truncate`, an existing one gets a new version with the
@@ -228,20 +236,26 @@ class S3kFileSystem(UpdatableFileSystem):
             raise error
 
     async def _copy(self, path1: Any, path2: Any, recursive: bool = False, **kwargs: Any) -> None:
-        await super()._copy(texts(path1), texts(path2), recursive=recursive, **kwargs)
+        async with file_tasks() as tasks:
+            await super()._copy(
+                texts(path1), texts(path2), recursive=recursive, tasks=tasks, **kwargs
+            )
 
-    async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+    async def _cp_file(
+        self, path1: str, path2: str, tasks: FileTasks | None = None, **kwargs: Any
+    ) -> None:
         """Copy a file, inside the service if possible; of a directory, the directory alone."""
-        changes = await self._changes()
-        source, target = self._strip_protocol(path1), self._strip_protocol(path2)
-        try:
-            await changes.copy(source, target)
-        except IsDirectoryError:
-            if not await self._isdir(source):
-                raise
-            await changes.make_directory(target, parents=True, exist_ok=True)
-        finally:
-            self.invalidate_cache(target)
+        with (tasks or FileTasks()).task():
+            changes = await self._changes()
+            source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+            try:
+                await changes.copy(source, target)
+            except IsDirectoryError:
+                if not await self._isdir(source):
+                    raise
+                await changes.make_directory(target, parents=True, exist_ok=True)
+            finally:
+                self.invalidate_cache(target)
 
     async def _mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)

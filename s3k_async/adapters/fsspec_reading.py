@@ -16,7 +16,7 @@ from s3k_async.adapters import fsspec_listing as looking
 from s3k_async.adapters.fsspec_arguments import Range, need_depth, ranges_of, texts
 from s3k_async.adapters.fsspec_base import VolumeFileSystem, blocking
 from s3k_async.adapters.fsspec_listing import Info, info_of, status_of
-from s3k_async.adapters.fsspec_transfer import download, download_into
+from s3k_async.adapters.fsspec_transfer import FileTasks, download, download_into, file_tasks
 from s3k_async.client import volume_of
 from s3k_async.errors import (
     InvalidPathError,
@@ -318,13 +318,18 @@ class ReadableFileSystem(VolumeFileSystem):
         lpath: Any = None,
         callback: Any = DEFAULT_CALLBACK,
         outfile: Any = None,
+        tasks: FileTasks | None = None,
         **kwargs: Any,
     ) -> None:
         """Download a file to a local path or into an open file; for a directory, make a local
         one."""
+        with (tasks or FileTasks()).task():
+            file = lpath if outfile is None and isfilelike(lpath) else outfile
+            await self._download(rpath, lpath, file, callback)
+
+    async def _download(self, rpath: str, lpath: Any, file: Any, callback: Any) -> None:
         client = await self._client()
         path = self._strip_protocol(rpath)
-        file = lpath if outfile is None and isfilelike(lpath) else outfile
         if file is not None:
             await download_into(client, path, file, callback)
             return
@@ -337,7 +342,10 @@ class ReadableFileSystem(VolumeFileSystem):
 
     async def _get(self, rpath: Any, lpath: Any, recursive: bool = False, **kwargs: Any) -> Any:
         kwargs["batch_size"] = kwargs.get("batch_size") or self.batch_size or FILES
-        return await super()._get(texts(rpath), texts(lpath), recursive=recursive, **kwargs)
+        async with file_tasks() as tasks:
+            return await super()._get(
+                texts(rpath), texts(lpath), recursive=recursive, tasks=tasks, **kwargs
+            )
 
     async def _entry(self, path: str) -> Entry:
         inside = self._strip_protocol(path)

@@ -12,12 +12,13 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from functools import partial
 from typing import Any
 
 import anyio
 
 from s3k_async._core.active_calls import call
-from s3k_async._core.concurrency import ByteBudget, raise_first
+from s3k_async._core.concurrency import ByteBudget, raise_first, to_the_end
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.adapters.fsspec_changes import PendingChanges
 from s3k_async.adapters.fsspec_listing import readable
@@ -26,7 +27,15 @@ from s3k_async.bulk.transfer import verified
 from s3k_async.client import S3kClient, reader_of, volume_of
 from s3k_async.files.open_files import FileReader
 
-__all__ = ["GatheredWrites", "download", "download_into", "gathered_writes", "upload"]
+__all__ = [
+    "FileTasks",
+    "GatheredWrites",
+    "download",
+    "download_into",
+    "file_tasks",
+    "gathered_writes",
+    "upload",
+]
 
 CHUNK = 8 * 1024 * 1024
 """Bytes of a piece; a smaller file is written in one step."""
@@ -36,17 +45,11 @@ LARGE_FILES = 16
 """Large files of one `put` in flight."""
 
 
-class GatheredWrites:
-    """Writes of small files by one call, for each of which fsspec makes a task: those that wait
-    while others are written are written together."""
+class FileTasks:
+    """The tasks that fsspec makes for the files of a call, and leaves behind if it is cancelled
+    itself: the call would go on after its end."""
 
-    def __init__(self, client: S3kClient, *, overwrite: bool) -> None:
-        self._bytes = ByteBudget(GATHERED_BYTES)
-        self._large = anyio.Semaphore(LARGE_FILES)
-        self._client = client
-        self._overwrite = overwrite
-        self._waiting: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
-        self._arrived = anyio.Event()
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._over = False
 
@@ -64,11 +67,40 @@ class GatheredWrites:
             self._tasks.discard(task)
 
     def end(self) -> None:
-        """Cancel the tasks that are left. fsspec leaves them behind if it is cancelled itself, and
-        they would never end: their writes are not made any more."""
+        """Cancel the tasks that are left, and those that have not begun."""
         self._over = True
         for task in self._tasks:
             task.cancel()
+
+    async def ended(self) -> None:
+        """Wait for the tasks that `end` has cancelled."""
+        if left := list(self._tasks):
+            await to_the_end(partial(asyncio.wait, left))
+
+
+@asynccontextmanager
+async def file_tasks() -> AsyncIterator[FileTasks]:
+    """FileTasks that are cancelled at the end of the body, and have ended then."""
+    tasks = FileTasks()
+    try:
+        yield tasks
+    finally:
+        tasks.end()
+        await tasks.ended()
+
+
+class GatheredWrites(FileTasks):
+    """Writes of small files by one call, for each of which fsspec makes a task: those that wait
+    while others are written are written together."""
+
+    def __init__(self, client: S3kClient, *, overwrite: bool) -> None:
+        super().__init__()
+        self._bytes = ByteBudget(GATHERED_BYTES)
+        self._large = anyio.Semaphore(LARGE_FILES)
+        self._client = client
+        self._overwrite = overwrite
+        self._waiting: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
+        self._arrived = anyio.Event()
 
     def room(self, size: int) -> AbstractAsyncContextManager[object]:
         """Context in which a file of this size may be held in memory or sent."""
@@ -134,8 +166,6 @@ async def upload(
     PathExistsError (`exclusive`), and the errors of the write.
     """
     async with AsyncExitStack() as stack:
-        if gathered:
-            stack.enter_context(gathered.task())
         descriptor, size = await stack.enter_async_context(local_tree.opened(local))
         callback.set_size(size)
         async with gathered.room(size) if gathered else nullcontext():

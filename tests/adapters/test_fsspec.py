@@ -913,3 +913,46 @@ def test_a_cancelled_put_leaves_no_tasks(
         return asyncio.all_tasks() - before
 
     assert asyncio.run(left()) == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [
+        (lambda fs, place: fs._get("/d", place, recursive=True), "fsspec_reading.download"),
+        (lambda fs, _: fs._copy("/d", "/e", recursive=True), "fsspec_changes.AtOnce.copy"),
+        (lambda fs, place: fs._put(f"{place}/local", "/e"), "fsspec.upload"),
+    ],
+    ids=["get", "copy", "put"],
+)
+def test_a_cancelled_call_has_ended(
+    config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any, step: str
+) -> None:
+    """fsspec leaves the tasks of the files behind, which would go on."""
+    (tmp_path / "local").write_bytes(b"1")
+
+    async def cancelled() -> tuple[int, int]:
+        begun, ended = asyncio.Event(), []
+        calls = 0
+
+        async def endless(*_: object, **__: object) -> None:
+            nonlocal calls
+            calls += 1
+            begun.set()
+            try:
+                await asyncio.sleep(600)
+            finally:
+                await asyncio.sleep(0.01)
+                ended.append(calls)
+
+        fs = S3kFileSystem(config=config, asynchronous=True)
+        await fs._pipe({f"/d/{number}": b"1" for number in range(3)})
+        monkeypatch.setattr(f"s3k_async.adapters.{step}", endless)
+        task = asyncio.ensure_future(call(fs, str(tmp_path)))
+        await begun.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return calls, len(ended)
+
+    calls, ended = asyncio.run(cancelled())
+    assert calls == ended > 0
