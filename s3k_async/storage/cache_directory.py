@@ -331,7 +331,11 @@ class CacheDirectory:
         if abs(now / 1000 - used) > TOUCH_SECONDS:
             # On a file system that is mounted read-only the files stay readable.
             with suppress(OSError):
-                os.utime(descriptor, ns=(now * 1_000_000, now * 1_000_000))
+                try:
+                    os.utime(descriptor, ns=(now * 1_000_000, now * 1_000_000))
+                except PermissionError:
+                    # Of another user of the group, who may set the present time only.
+                    os.utime(descriptor)
 
     def _evicted(self, file: _StoredBlock) -> Eviction:
         """Remove a file, if another process has not."""

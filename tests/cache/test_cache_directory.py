@@ -141,6 +141,25 @@ def test_blocks_of_a_clock_that_was_wrong_do_not_displace_those_in_use(
     assert {3, 10} < set(directory.numbers())
 
 
+def test_a_use_by_another_user_of_the_group_is_recorded(
+    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not set any time of the file, only the present one."""
+    directory.store(1, 1000)
+    (file,) = block_files(tmp_path)
+    set_times = os.utime
+
+    def refused(place: int, *, ns: tuple[int, int] | None = None) -> None:
+        if ns is not None:
+            raise PermissionError
+        set_times(place)
+
+    directory.clock.advance(61)
+    monkeypatch.setattr(os, "utime", refused)
+    directory.cache.load(block(1))
+    assert file.stat().st_mtime > directory.clock.seconds
+
+
 def test_files_of_others_are_left_alone(directory: Directory, tmp_path: Path) -> None:
     directory.store(1, 1000)
     (file,) = block_files(tmp_path)
