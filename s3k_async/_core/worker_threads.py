@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Event, Lock
 from typing import Generic, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 import anyio
-from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
 from s3k_async._core.concurrency import to_the_end
@@ -112,17 +112,20 @@ class Threads:
         self._disk_reads = disk_reads
         self._seen_reads = -1
         self._runtime = runtime
-        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar("limiter")
+        # Not anyio's RunVar, which a loop keeps as long as it lives, with the limiter.
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = (
+            WeakKeyDictionary()
+        )
         self._paused_until = 0.0
         self._calls = 0
         self._slow = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """As `in_thread`, within the limit."""
-        limiter = self._limiter.get(None)
+        loop = asyncio.get_running_loop()
+        limiter = self._limiters.get(loop)
         if limiter is None:
-            limiter = anyio.CapacityLimiter(self._limit)
-            self._limiter.set(limiter)
+            limiter = self._limiters[loop] = anyio.CapacityLimiter(self._limit)
         return await in_thread(call, limiter=limiter)
 
     async def run_short(self, call: Callable[[], T]) -> T:

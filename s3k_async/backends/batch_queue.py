@@ -50,7 +50,6 @@ class Rounds:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._waiting: list[Waiting] = []
         self._passed: Sequence[Waiting] = ()
         """Queues that had writes, but were skipped by the last round."""
@@ -87,7 +86,8 @@ class Rounds:
         self._turns -= 1
         self._turns_left -= 1
         if self._turns > 0 and self._turns_left > 0:
-            self._loop.call_soon(self._gather)
+            # Not an attribute: what a loop keeps must not refer to it, or it is never freed.
+            asyncio.get_running_loop().call_soon(self._gather)
             return
         highest = max(queue.rank for queue in self._waiting)
         passed = self._passed

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pytest
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.client import S3kClient
@@ -339,3 +342,30 @@ async def test_a_client_that_is_closed_after_listings_were_left_early(config: Vo
     gc.collect()
     await asyncio.sleep(0)
     assert complaints == []
+
+
+def test_an_event_loop_is_freed_after_its_clients(tmp_path: Path) -> None:
+    async def write() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async with S3kClient(tmp_path) as fs:
+            await fs.write("/a", b"1")
+        return weakref.ref(asyncio.get_running_loop())
+
+    asyncio.run(init_volume(S3kSyncClient(tmp_path).config))
+    found = asyncio.run(write())
+    gc.collect()
+    assert found() is None
+
+
+async def test_clients_leave_nothing_in_the_event_loop(tmp_path: Path) -> None:
+    await init_volume(S3kSyncClient(tmp_path).config)
+
+    async def left() -> int:
+        async with S3kClient(tmp_path) as fs:
+            await fs.write("/a", b"1")
+            assert await fs.read("/a") == b"1"
+        gc.collect()
+        return sum(isinstance(each, RunVar | CapacityLimiter) for each in gc.get_objects())
+
+    before = await left()
+    for _ in range(3):
+        assert await left() <= before

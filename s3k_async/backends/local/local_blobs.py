@@ -17,8 +17,6 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from anyio.lowlevel import RunVar
-
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.os_errors import os_errors
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -314,13 +312,14 @@ class _Writer:
         self._threads = threads
         self._runtime = runtime
         self._executor = ThreadPoolExecutor(_SYNCS, "s3k-file-sync")
-        self._queue: RunVar[BatchQueue[FileWrite, BlobInfo] | None] = RunVar("queue")
+        self._queues: dict[asyncio.AbstractEventLoop, BatchQueue[FileWrite, BlobInfo]] = {}
 
     def queue(self) -> BatchQueue[FileWrite, BlobInfo]:
         """The queue of the running event loop."""
-        queue = self._queue.get(None)
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get(loop)
         if queue is None:
-            queue = BatchQueue(
+            queue = self._queues[loop] = BatchQueue(
                 self._steps,
                 self._threads,
                 self._executor,
@@ -328,15 +327,15 @@ class _Writer:
                 rank=_RANK,
                 most=_BATCH,
             )
-            self._queue.set(queue)
         return queue
 
     async def close(self) -> None:
         """Write what waits, and end the threads."""
-        queue = self._queue.get(None)
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get(loop)
         if queue is not None:
             await queue.drained()
-            self._queue.set(None)
+            self._queues.pop(loop, None)
         await self._threads.run(self._executor.shutdown)
 
     def _steps(self, batch: Sequence[FileWrite]) -> Steps[BlobInfo]:

@@ -11,6 +11,7 @@ A damaged row is served as an item, so that readers can find, name and remove it
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -20,8 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import TypeAlias, TypeVar
-
-from anyio.lowlevel import RunVar
 
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.file_modes import make_directories, open_private
@@ -370,23 +369,25 @@ class _State:
         self._path = path
         self._threads = threads
         self._executor = ThreadPoolExecutor(1, "s3k-writer")
-        self._writes: RunVar[BatchQueue[_Write, None] | None] = RunVar("writes")
+        self._writes: dict[asyncio.AbstractEventLoop, BatchQueue[_Write, None]] = {}
 
     def writes(self) -> BatchQueue[_Write, None]:
         """The queue of the running event loop."""
-        queue = self._writes.get(None)
+        loop = asyncio.get_running_loop()
+        queue = self._writes.get(loop)
         if queue is None:
             rounds = rounds_of(os.path.dirname(self._path))
             queue = BatchQueue(self._steps, self._threads, self._executor, rounds, rank=_RANK)
-            self._writes.set(queue)
+            self._writes[loop] = queue
         return queue
 
     async def drained(self) -> None:
         """Wait until all queued writes have ended."""
-        queue = self._writes.get(None)
+        loop = asyncio.get_running_loop()
+        queue = self._writes.get(loop)
         if queue is not None:
             await queue.drained()
-            self._writes.set(None)
+            self._writes.pop(loop, None)
 
     def close(self) -> None:
         """End the thread, and close the connections."""
