@@ -168,14 +168,17 @@ class S3kFileSystem(UpdatableFileSystem):
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Make a new directory. Raises PathExistsError, PathNotFoundError (no parent, without
         `create_parents`)."""
-        path = self._strip_protocol(path)
-        await (await self._changes()).make_directory(path, parents=create_parents, exist_ok=False)
-        self.invalidate_cache(path)
+        await self._make_directory(path, parents=create_parents, exist_ok=False)
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        await self._make_directory(path, parents=True, exist_ok=exist_ok)
+
+    async def _make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
         path = self._strip_protocol(path)
-        await (await self._changes()).make_directory(path, parents=True, exist_ok=exist_ok)
-        self.invalidate_cache(path)
+        try:
+            await (await self._changes()).make_directory(path, parents=parents, exist_ok=exist_ok)
+        finally:
+            self.invalidate_cache(path)
 
     async def _rmdir(self, path: str) -> None:
         """Remove an empty directory. Raises NotDirectoryError, DirectoryNotEmptyError."""
@@ -183,8 +186,10 @@ class S3kFileSystem(UpdatableFileSystem):
         status = await status_of(await self._client(), path)
         if not status.is_dir:
             raise NotDirectoryError("not a directory", path=path)
-        await (await self._changes()).remove_directory(status)
-        self.invalidate_cache(path)
+        try:
+            await (await self._changes()).remove_directory(status)
+        finally:
+            self.invalidate_cache(path)
 
     async def _rm_file(self, path: str, **kwargs: Any) -> None:
         await self._rm(self._strip_protocol(path), assume_literal=True)
@@ -229,9 +234,11 @@ class S3kFileSystem(UpdatableFileSystem):
                 "a transaction removes directories as a whole, not down to a depth"
             )
         paths = await self._expanded_sources(path, recursive=True, maxdepth=maxdepth)
-        result = await client.delete_many(paths)
-        for each in paths:
-            self.invalidate_cache(each)
+        try:
+            result = await client.delete_many(paths)
+        finally:
+            for each in paths:
+                self.invalidate_cache(each)
         for _, error in result.failures:
             raise error
 

@@ -21,10 +21,12 @@ from typing import Any, cast
 import fsspec
 import pytest
 from fsspec.callbacks import Callback
+from fsspec.dircache import DirCache
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.adapters import fsspec_listing, fsspec_transfer
 from s3k_async.adapters.fsspec import S3kFileSystem
+from s3k_async.adapters.fsspec_changes import AtOnce
 from s3k_async.client import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
 from s3k_async.errors import (
@@ -37,6 +39,7 @@ from s3k_async.errors import (
     InvalidPathError,
     IsDirectoryError,
     NotDirectoryError,
+    OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
@@ -258,6 +261,46 @@ def test_a_change_during_a_listing_keeps_the_listing_out_of_memory(
         patched.setattr(fsspec_listing, "children", overtaken)
         assert fs.ls("/a", detail=False) == ["/a/b"]
     assert fs.ls("/a", detail=False) == ["/a/b", "/a/c"]
+    fs.close_session()
+
+
+def test_a_change_by_another_thread_keeps_a_listing_out_of_memory(config: VolumeConfig) -> None:
+    fs = S3kFileSystem(config=config, use_listings_cache=True)
+    fs.pipe("/a/b", b"1")
+
+    class Overtaken(DirCache):  # type: ignore[misc]  # fsspec is untyped
+        def __setitem__(self, key: str, value: object) -> None:
+            fs.invalidate_cache("/a/c")
+            super().__setitem__(key, value)
+
+    fs.dircache = Overtaken()
+    assert fs.ls("/a", detail=False) == ["/a/b"]
+    assert list(fs.dircache) == []
+    fs.close_session()
+
+
+@pytest.mark.parametrize("verb", ["mkdir", "makedirs", "rmdir"])
+def test_a_change_with_an_unknown_outcome_is_forgotten(
+    config: VolumeConfig, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """As one that is interrupted: it may have been made."""
+    fs = S3kFileSystem(config=config, use_listings_cache=True)
+    fs.makedirs("/a/old")
+    assert len(fs.ls("/a")) == 1
+
+    def unknown(change: Any) -> Any:
+        async def lost(*given: object, **options: object) -> None:
+            await change(*given, **options)
+            raise OutcomeUnknownError("the answer is lost")
+
+        return lost
+
+    for name in ("make_directory", "remove_directory"):
+        monkeypatch.setattr(AtOnce, name, unknown(getattr(AtOnce, name)))
+    path = "/a/old" if verb == "rmdir" else "/a/new"
+    with pytest.raises(OutcomeUnknownError):
+        getattr(fs, verb)(path)
+    assert fs.exists(path) == (verb != "rmdir")
     fs.close_session()
 
 
