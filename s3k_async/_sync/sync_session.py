@@ -62,13 +62,19 @@ class _Session:
         self.pid = os.getpid()
         self.bridge: Bridge = current_bridge()
         self.client = S3kClient(config=config, session=aws, metrics=metrics)
+        self.is_closed = False
+        """Whether the blocking client was closed, so that no call opens this one again."""
         self._opening = asyncio.Lock()
 
     async def opened(self) -> S3kClient:
-        """The client, open."""
+        """The client, open. Raises ClosedClientError."""
         if self.client.closed:
             async with self._opening:
                 if self.client.closed:
+                    if self.is_closed:
+                        raise ClosedClientError(
+                            "the client is closed", path=volume_text(self.client.config)
+                        )
                     await self.client.open_volume()
                     seconds = min(HURRY, self.client.config.tuning.close_timeout)
                     self.bridge.register(self, partial(self.close, timeout=seconds))
@@ -207,6 +213,7 @@ class BlockingClient:
         """
         self._closed = False
         session = self._session()
+        session.is_closed = False
         session.bridge.run(session.opened)
 
     def close(self, *, timeout: float | None = None) -> None:
@@ -221,6 +228,7 @@ class BlockingClient:
         self._closed = True
         session = self._sessions.get(os.getpid())
         if session is not None:
+            session.is_closed = True
             session.bridge.run(lambda: session.close(timeout=timeout))
 
     def _call(self, verb: Verb[T]) -> T:
@@ -274,7 +282,7 @@ class BlockingClient:
         async def begin() -> AsyncIterator[Sequence[T]]:
             return pages_of(await session.opened())
 
-        return _values(session.bridge, begin)
+        return _values(session.bridge, begin, self)
 
     def _session(self) -> _Session:
         if self._closed:
@@ -352,13 +360,14 @@ class BlockingTrash:
         async def begin() -> AsyncIterator[Sequence[T]]:
             return pages_of(verb(self._trash))
 
-        return _values(self._bridge, begin)
+        return _values(self._bridge, begin, self._owner)
 
 
 def _values(
-    bridge: Bridge, begin: Callable[[], Awaitable[AsyncIterator[Sequence[T]]]]
+    bridge: Bridge, begin: Callable[[], Awaitable[AsyncIterator[Sequence[T]]]], owner: object
 ) -> Generator[T, None, None]:
-    """What is in the pages; a hop over the bridge for each page."""
+    """What is in the pages; a hop over the bridge for each page. `owner`: kept from being
+    finalised, which would close the volume."""
     pages: deque[AsyncIterator[Sequence[T]]] = deque()
 
     async def next_page() -> Sequence[T] | None:
@@ -377,6 +386,7 @@ def _values(
     finally:
         # Not waited for: a generator may be finalised on any thread, the loop's own included.
         bridge.post(close)
+        del owner
 
 
 def on_client(fs: BlockingClient, verb: Verb[T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -344,6 +345,16 @@ async def test_a_client_that_is_closed_after_listings_were_left_early(config: Vo
     assert complaints == []
 
 
+def _in_time(is_so: Callable[[], bool]) -> bool:
+    """Whether something comes true. Threads may keep the objects of their last call for a while."""
+    for _ in range(500):
+        gc.collect()
+        if is_so():
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def test_an_event_loop_is_freed_after_its_clients(tmp_path: Path) -> None:
     async def write() -> weakref.ref[asyncio.AbstractEventLoop]:
         async with S3kClient(tmp_path) as fs:
@@ -352,20 +363,22 @@ def test_an_event_loop_is_freed_after_its_clients(tmp_path: Path) -> None:
 
     asyncio.run(init_volume(S3kSyncClient(tmp_path).config))
     found = asyncio.run(write())
-    gc.collect()
-    assert found() is None
+    assert _in_time(lambda: found() is None)
 
 
 async def test_clients_leave_nothing_in_the_event_loop(tmp_path: Path) -> None:
-    await init_volume(S3kSyncClient(tmp_path).config)
+    def kept() -> int:
+        return sum(isinstance(each, RunVar | CapacityLimiter) for each in gc.get_objects())
 
-    async def left() -> int:
+    async def use() -> None:
         async with S3kClient(tmp_path) as fs:
             await fs.write("/a", b"1")
             assert await fs.read("/a") == b"1"
-        gc.collect()
-        return sum(isinstance(each, RunVar | CapacityLimiter) for each in gc.get_objects())
 
-    before = await left()
-    for _ in range(3):
-        assert await left() <= before
+    await init_volume(S3kSyncClient(tmp_path).config)
+    await use()
+    before = kept()
+    for _ in range(5):
+        await use()
+    # The loop itself has some, which it makes when it first needs them.
+    assert _in_time(lambda: kept() <= before + 3)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -408,6 +409,43 @@ def test_an_open_file_keeps_its_client(config: VolumeConfig) -> None:
     listing = S3kSyncClient(config=config).list("/")
     gc.collect()
     assert [status.name for status in listing] == ["f"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_listing_keeps_its_client_and_lets_it_close(config: VolumeConfig, ends: bool) -> None:
+    """As in `for status in S3kSyncClient(...).list("/")`."""
+    fs = S3kSyncClient(config=config)
+    with fs:
+        fs.write_many([(f"/{number}", b"") for number in range(3)])
+    fs = S3kSyncClient(config=config)
+    session = fs._session()
+    listing = fs.list("/")
+    del fs
+    gc.collect()
+    assert next(listing).path.startswith("/")
+    if ends:
+        assert len(list(listing)) == 2
+    else:
+        del listing
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while not session.client.closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert session.client.closed
+
+
+def test_a_listing_that_begins_after_the_end_does_not_open_the_client(
+    config: VolumeConfig,
+) -> None:
+    fs = S3kSyncClient(config=config)
+    fs.write("/a", b"1")
+    listing = fs.list("/")
+    fs.close()
+    with pytest.raises(ClosedClientError, match="the client is closed"):
+        next(listing)
+    assert fs._sessions[os.getpid()].client.closed
+    with fs:
+        assert [status.path for status in fs.list("/")] == ["/a"]
 
 
 def test_a_listing_can_be_closed(sync_fs: S3kSyncClient) -> None:
