@@ -91,5 +91,5 @@ def is_shared(directory: str) -> bool:
 
 
 def shares_with_group(facts: os.stat_result) -> bool:
-    """As `is_shared`, from the facts of the directory."""
+    """As `is_shared`, from the status of the directory."""
     return facts.st_mode & _SHARED == _SHARED

@@ -112,7 +112,7 @@ class Threads:
         self._disk_reads = disk_reads
         self._seen_reads = -1
         self._runtime = runtime
-        # Not anyio's RunVar, which a loop keeps as long as it lives, with the limiter.
+        # Not anyio's RunVar: the loop would keep it, and the limiter, for its whole lifetime.
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = (
             WeakKeyDictionary()
         )

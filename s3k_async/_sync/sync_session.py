@@ -63,7 +63,7 @@ class _Session:
         self.bridge: Bridge = current_bridge()
         self.client = S3kClient(config=config, session=aws, metrics=metrics)
         self.is_closed = False
-        """Whether the blocking client was closed, so that no call opens this one again."""
+        """Whether the blocking client was closed, so that no call reopens this one."""
         self._opening = asyncio.Lock()
 
     async def opened(self) -> S3kClient:
@@ -366,8 +366,8 @@ class BlockingTrash:
 def _values(
     bridge: Bridge, begin: Callable[[], Awaitable[AsyncIterator[Sequence[T]]]], owner: object
 ) -> Generator[T, None, None]:
-    """What is in the pages; a hop over the bridge for each page. `owner`: kept from being
-    finalised, which would close the volume."""
+    """The values of the pages, with one hop over the bridge for each page. `owner`: referenced
+    until the end, since its finaliser would close the volume."""
     pages: deque[AsyncIterator[Sequence[T]]] = deque()
 
     async def next_page() -> Sequence[T] | None:

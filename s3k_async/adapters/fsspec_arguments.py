@@ -84,8 +84,8 @@ def need_depth(maxdepth: int | None) -> None:
 
 
 def block_size_of(block_size: object, cache_type: str) -> int | None:
-    """The block size of a file that is read with one of fsspec's caches, which take any value and
-    return wrong bytes for a negative one; None for the default.
+    """The block size of a file that is read through one of fsspec's caches, which accept any value
+    and return wrong bytes for a negative one; None for the default.
 
     Raises InvalidArgumentError, ArgumentTypeError.
     """

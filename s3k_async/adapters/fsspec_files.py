@@ -146,7 +146,7 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
                 lambda: self.fs.fetch_span(self._entry, start, stop, check.add)
             )
         except CorruptDataError:
-            self._check = check  # which raises it again
+            self._check = check  # for later reads, which raise it again
             raise
         self._check = check
         return data
@@ -165,8 +165,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
             self._renew_cache()
 
     def _renew_cache(self) -> None:
-        """In a forked child: another cache, if this one waits for a thread of the parent, or for a
-        lock that it may have held."""
+        """In a forked child, replace a cache that would wait for a thread of the parent, or for a
+        lock that the thread may have held."""
         if self._cache_type in THREADED_CACHES:
             make = caches[self._cache_type]
             options = self._cache_options or {}

@@ -90,7 +90,7 @@ class ReadableFileSystem(VolumeFileSystem):
             # A change during the listing has emptied the cache: do not fill it with the old state.
             if is_listing and forgotten == self._forgotten:
                 self.dircache[path] = [dict(info) for info in infos]
-                if forgotten != self._forgotten:  # by another thread, in between
+                if forgotten != self._forgotten:  # by another thread meanwhile
                     self.dircache.pop(path, None)
         return infos if detail else [info["name"] for info in infos]
 

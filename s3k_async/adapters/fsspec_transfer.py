@@ -46,8 +46,8 @@ LARGE_FILES = 16
 
 
 class FileTasks:
-    """The tasks that fsspec makes for the files of a call, and leaves behind if it is cancelled
-    itself: the call would go on after its end."""
+    """The tasks that fsspec creates for the files of a call. fsspec leaves them running if the call
+    is cancelled, so that they would outlive it."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -67,7 +67,7 @@ class FileTasks:
             self._tasks.discard(task)
 
     def end(self) -> None:
-        """Cancel the tasks that are left, and those that have not begun."""
+        """Cancel the remaining tasks, and any that begin later."""
         self._over = True
         for task in self._tasks:
             task.cancel()
@@ -80,7 +80,7 @@ class FileTasks:
 
 @asynccontextmanager
 async def file_tasks() -> AsyncIterator[FileTasks]:
-    """FileTasks that are cancelled at the end of the body, and have ended then."""
+    """FileTasks that are cancelled and awaited at the end of the body."""
     tasks = FileTasks()
     try:
         yield tasks
@@ -90,8 +90,8 @@ async def file_tasks() -> AsyncIterator[FileTasks]:
 
 
 class GatheredWrites(FileTasks):
-    """Writes of small files by one call, for each of which fsspec makes a task: those that wait
-    while others are written are written together."""
+    """Writes of small files by one call, for each of which fsspec creates a task: those that wait
+    while others are written form the next batch."""
 
     def __init__(self, client: S3kClient, *, overwrite: bool) -> None:
         super().__init__()

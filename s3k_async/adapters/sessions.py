@@ -30,7 +30,7 @@ EXIT_SECONDS: Final = 10.0
 """Limit for closing a client at the interpreter's exit, seconds."""
 
 LOOP_SECONDS: Final = 0.1
-"""Interval of looking whether a loop still runs, seconds."""
+"""Interval of the checks that a loop still runs, seconds."""
 
 _open: Final[set[_LoopSession]] = set()
 """Open clients, those of parent processes included, so that a child never finalises them."""
@@ -94,7 +94,7 @@ class _LoopSession:
             life, self._life = self._life, None
             if life is None:
                 return
-            # Not by the generator, which the end of the loop may close at the same time.
+            # Not by the generator, which the end of the loop may close concurrently.
             try:
                 await self.client.close(timeout=timeout)
             finally:
@@ -164,19 +164,19 @@ class Sessions:
         for key in list(self._known):
             if key[0] == os.getpid() and key[1].is_closed():
                 ended = self._known.pop(key, None)
-                if ended is not None:  # else another thread has done the same
+                if ended is not None:  # else another thread has done so
                     _open.discard(ended)
 
 
 async def _close_from_here(session: _LoopSession) -> None:
-    """Close a session of another thread's loop, if that runs. Its end closes the session, too, and
-    may leave the call of `close` without an answer."""
+    """Close a session of another thread's loop, if the loop runs. The end of the loop closes the
+    session, too, and may leave this call of `close` without a result."""
     ended: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     async def close() -> None:
         try:
             await session.close()
-        except Exception as error:  # noqa: BLE001 - raised where it was called
+        except Exception as error:  # noqa: BLE001 - raised in the caller
             ended.set_exception(error)
         else:
             ended.set_result(None)

@@ -86,7 +86,7 @@ class Rounds:
         self._turns -= 1
         self._turns_left -= 1
         if self._turns > 0 and self._turns_left > 0:
-            # Not an attribute: what a loop keeps must not refer to it, or it is never freed.
+            # Not an attribute: what a loop keeps must not refer to the loop, or it is never freed.
             asyncio.get_running_loop().call_soon(self._gather)
             return
         highest = max(queue.rank for queue in self._waiting)

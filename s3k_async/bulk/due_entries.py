@@ -34,7 +34,7 @@ EARLIER_HOURS: Final = 2
 """Hours before the present one that each run looks at: clients whose clocks are behind write items
 into them."""
 AHEAD_HOURS: Final = 24
-"""By how much the clock of the client that created the volume may have been ahead: others write
+"""How far the clock of the client that created the volume may have been ahead: other clients write
 items into hours before the creation."""
 
 

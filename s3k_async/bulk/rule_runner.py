@@ -61,8 +61,8 @@ FRESH_SECONDS: Final = 5.0
 FIRST_WAIT_MS: Final = 60_000
 """After which at the earliest an entry is looked at again."""
 AHEAD_MS: Final = 60_000
-"""How far the clock of this machine may be ahead of that of the data store, whose time comes in
-seconds and may be some time on its way."""
+"""How far the clock of this machine may be ahead of that of the data store, whose time is in whole
+seconds and arrives with a delay."""
 
 Outcome: TypeAlias = Literal["done", "stale", "later", "kept"]
 """What becomes of the item of an entry: it is removed, since the action was made or none will come;
@@ -73,13 +73,12 @@ it was put to a later time; it is left for the next run."""
 class _RunnerClock:
     """The time by which rules are evaluated: that of this machine, but not ahead of the data store.
 
-    A machine whose clock is ahead would do too early what is due, take pending changes for over,
-    and have other runs skip the hours up to its own."""
+    A machine whose clock is ahead would apply actions too early, regard pending changes as ended,
+    and make other runs skip the hours up to its own."""
 
     runtime: Runtime
     store_ms: int
-    """The time of the data store at the start; that of this machine if the store's may not be
-    read."""
+    """The time of the data store at the start; that of this machine if reading it is denied."""
 
     @classmethod
     async def of(cls, volume: Volume) -> _RunnerClock:
@@ -87,7 +86,7 @@ class _RunnerClock:
         own, since = volume.store.runtime, volume.store.runtime.monotonic()
         try:
             store_ms = await volume.blobs.now_ms()
-        except PermissionDeniedError:  # HeadBucket takes a permission that writers need not have
+        except PermissionDeniedError:  # HeadBucket needs a permission that writers may lack
             return cls(own, own.now_ms())
 
         def now_ms() -> int:
@@ -131,9 +130,9 @@ class _Run:
     # Scans
 
     async def first_hour(self) -> int | None:
-        """The oldest hour that may have items, if it is stored. If it is still to come, a run by a
-        clock ahead has stored it, and others may have skipped hours since: then a listing of the
-        volume is requested."""
+        """The oldest hour that may have items, if it is stored. An hour in the future was stored by
+        a run whose clock was ahead, and other runs may have skipped hours since: then a listing of
+        the volume is requested."""
         before = await self.index.first_hour()
         present = self.clock.store_ms // HOUR_MS
         if before is None or before <= present:
@@ -170,7 +169,7 @@ class _Run:
     # Due items
 
     async def run(self, before: int | None) -> None:
-        """Look at all items up to now. `before`: as `first_hour` has returned it."""
+        """Process all items up to now. `before`: the result of `first_hour`."""
         now_ms = self.runtime.now_ms()
         hours = hours_to_read(self.volume, before, now_ms)
         places = ((hour, number) for hour in hours for number in range(SUFFIXES))

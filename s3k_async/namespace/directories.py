@@ -276,10 +276,9 @@ class DirectoryStore(EntryReader):
         counted_at: str = "",
     ) -> None:
         """Apply logged operations in one transaction. Raises ConditionFailedError,
-        OutcomeUnknownError, and ConflictError, with nothing changed, if it has no room for the
-        index items of all operations, which `LoggedWriter.index_size` has counted by rules that
-        were changed since. `placed`: in layout `tree` entries to `confirm`. `counted_at`: as for
-        `LoggedWriter.run`."""
+        OutcomeUnknownError, and, with nothing changed, ConflictError if it has no room for all
+        index items, because rules were changed after `LoggedWriter.index_size` counted them.
+        `placed`: in layout `tree` entries to `confirm`. `counted_at`: as for `LoggedWriter.run`."""
 
         async def apply(outcome: LoggedOutcome) -> None:
             if len(actions) + outcome.journal_size() > MAX_TRANSACTION:

@@ -1,10 +1,10 @@
 """The due index: when an action of a lifecycle rule may be due on which file.
 
-An item for the next action on each file, in partitions by the hour. It is written in the
-transaction of the table that writes the entry, also if that takes effect only when a transaction
-record is published. Entries that are written without being logged, as by a restore, get theirs
-before. So the index may have too much, never too little: a runner reads the entry of an item and
-decides by what is due on it then.
+An item for the next action on each file, in partitions by hour. It is written in the transaction of
+the table that writes the entry, even if the entry takes effect only with the publication of a
+transaction record. For entries that are written without being logged, as by a restore, it is
+written in advance. So the index may have too much, never too little: a runner reads the entry of an
+item and decides by what is due for it at that time.
 
 What no writer can add is found by listing a directory, on request: files that existed before a rule
 was set, or were written by clients that did not know the rule yet, and in layout `tree` files below
@@ -121,21 +121,21 @@ class DueIndex:
         self.rules = RuleCache(items, runtime) if rules is None else rules
 
     def by_clock(self, runtime: Runtime) -> DueIndex:
-        """The same index by another clock."""
+        """The same index with another clock."""
         return DueIndex(self._items, runtime, rules=self.rules)
 
     # Writers
 
     async def items_of(self, operations: Operations) -> DueItems | None:
-        """The items of the files as they will be after operations that are about to be applied, to
-        be written in the transactions of the table that apply them; None without any. Requests
-        scans of directories that are moved."""
+        """The items for the states of files after operations that are about to be applied, to be
+        written in the transactions of the table that apply them; None if there are none. Requests
+        scans of moved directories."""
         wanted, moved = _wanted(operations, await self.rules.current())
         await self._request_scans(moved)
         return DueItems(wanted, self._runtime) if wanted else None
 
     async def size_of(self, operations: Operations) -> int:
-        """How many items `items_of` would return."""
+        """The number of items that `items_of` would return."""
         wanted, _ = _wanted(operations, await self.rules.current())
         return sum(map(len, wanted.values()))
 
@@ -280,8 +280,8 @@ class DueIndex:
                 raise
 
     async def restart(self, before: int, hour: int) -> None:
-        """Set the oldest hour back, after requesting a scan of the whole volume for what is in
-        hours that were skipped."""
+        """Set the oldest hour back, after requesting a scan of the whole volume for the files of
+        skipped hours."""
         await self._request_scans([ROOT])
         await self.advance(before, hour)
 

@@ -38,14 +38,14 @@ class EntryIndexes:
         self._counters = counters
 
     async def items_of(self, operations: Operations) -> DueItems | None:
-        """Add the entries as they will be after operations that are about to be applied, but for
-        the items that belong to the transactions of the table which apply them: these are returned,
-        as by `DueIndex.items_of`. Raises the errors of the table."""
+        """Add the states of entries after operations that are about to be applied. Items that
+        belong in the transactions of the table that apply the operations are returned instead, as
+        by `DueIndex.items_of`. Raises the errors of the table."""
         await self.metadata.add_operations(operations)
         return None if self.due is None else await self.due.items_of(operations)
 
     async def size_of(self, operations: Operations) -> int:
-        """How many items `items_of` would return. Raises the errors of the table."""
+        """The number of items that `items_of` would return. Raises the errors of the table."""
         return 0 if self.due is None else await self.due.size_of(operations)
 
     async def add_entries(self, entries: Sequence[Entry]) -> None:

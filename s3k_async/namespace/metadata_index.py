@@ -7,10 +7,10 @@ name, or an entry with names gets another place, the operation is about to be lo
 place the index is brought up to date.
 
 An item that names an entry without the name is removed by the search that finds it, if it is older
-than STALE_SECONDS by the clocks of the searching machine and of the data store: a change that was
-about to be made has long ended by then. A writer that finds its item writes the time anew. In
-layout `tree` an item has the path that the entry had: the path is not in the key, and the
-directories above may have been renamed since.
+than STALE_SECONDS by the clocks of the searching machine and of the data store: the change that it
+was written for has long ended by then. A writer that finds its item updates the time. In layout
+`tree` an item has the path that the entry had: the path is not in the key, and the directories
+above may have been renamed since.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class MetadataIndex:
         self, found: Sequence[IndexedEntry], clock: Callable[[], Awaitable[int]]
     ) -> None:
         """Remove items that name entries without the name, if they are old and unchanged. `clock`:
-        that of the data store, which is read if any are old by that of this machine: one that is
-        ahead would remove the item of a change in progress."""
+        that of the data store, which is read if any items are old by the clock of this machine:
+        one that is ahead would remove the item of a change in progress."""
         oldest = self._runtime.now_ms() - STALE_SECONDS * 1000
         if any(each.time_ms < oldest for each in found):
-            with suppress(PermissionDeniedError):  # HeadBucket takes one that writers need not have
+            with suppress(PermissionDeniedError):  # HeadBucket needs one that writers may lack
                 oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
 
         async def remove(each: IndexedEntry) -> None:

@@ -195,9 +195,9 @@ async def _in_one(
     also: Sequence[Action],
     others: int,
 ) -> None:
-    """Commit in one transaction of the table, with up to `others` items that count the changes or
-    index them. If several paths change, the operation id of each of their directories changes too,
-    so that listings detect the change; a single change only checks that the directory of a new path
+    """Commit in one transaction of the table, with up to `others` items that count or index the
+    changes. If several paths change, the operation id of each of their directories changes too, so
+    that listings detect the change; a single change only checks that the directory of a new path
     exists.
     """
     if len(plan.rows) > 1:

@@ -135,12 +135,12 @@ class Compactor:
         return done
 
     async def _begin(self, *, dry_run: bool) -> None:
-        """Read the time of the store. By a wrong clock of this machine, the parts of a run in
-        progress would be old, and so would a tombstone that it needs."""
+        """Read the time of the store. By a wrong clock of this machine, the parts of a concurrent
+        run would be old, and so would a tombstone that it needs."""
         self._since = self._runtime.monotonic()
         try:
             self._began_ms = await self._blobs.now_ms()
-        except PermissionDeniedError:  # of a reader
+        except PermissionDeniedError:  # readers may lack this permission
             if not dry_run:
                 raise
             self._began_ms = self._runtime.now_ms()

@@ -71,7 +71,7 @@ def each_partition(
         try:
             yield from work(fs, iter(rows))
         finally:
-            # A client that `work` has closed has waited for the log.
+            # A client that `work` has closed has already waited for the log.
             if not fs.closed:
                 on_volume(fs, lambda volume: volume.log.drained())
 

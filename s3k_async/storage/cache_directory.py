@@ -286,7 +286,7 @@ class CacheDirectory:
                     continue
                 total += file.size
                 if not file.is_temporary:
-                    # One that was last used in the future was not used since a clock was wrong.
+                    # A last use in the future was recorded by a wrong clock: it counts as oldest.
                     yield file if file.used <= now + TOUCH_SECONDS else file._replace(used=0)
 
         oldest = heapq.nsmallest(ROUND, left())
@@ -316,9 +316,8 @@ class CacheDirectory:
         return os.path.join(self._folder, file[:2], file)
 
     def _checked(self) -> os.stat_result:
-        """The facts of the directory of the blocks. Raises PermissionError if other users can
-        change what is in it: the one that `prepare` made may be gone, and another user may have
-        made this one."""
+        """The status of the directory of the blocks. Raises PermissionError if other users can
+        change what is in it: another user may have recreated the directory after `prepare`."""
         for place in (self.path, self._folder):
             facts = os.stat(place)
             if not _is_trusted(facts):
@@ -326,7 +325,7 @@ class CacheDirectory:
         return facts
 
     def _touch(self, descriptor: int, used: float) -> None:
-        """Record a use, if the last one that was recorded is old, or of a clock that was wrong."""
+        """Record a use, if the last recorded one is old, or in the future by a wrong clock."""
         now = self._runtime.now_ms()
         if abs(now / 1000 - used) > TOUCH_SECONDS:
             # On a file system that is mounted read-only the files stay readable.
@@ -334,7 +333,7 @@ class CacheDirectory:
                 try:
                     os.utime(descriptor, ns=(now * 1_000_000, now * 1_000_000))
                 except PermissionError:
-                    # Of another user of the group, who may set the present time only.
+                    # The file of another group member: only the present time may be set.
                     os.utime(descriptor)
 
     def _evicted(self, file: _StoredBlock) -> Eviction:
@@ -351,8 +350,8 @@ class CacheDirectory:
 
 
 def _is_trusted(facts: os.stat_result) -> bool:
-    """Whether no other user can change what is in a directory, or only the members of the group
-    that it is shared with."""
+    """Whether a directory can be changed by no other users, except members of a group that it is
+    shared with."""
     if shares_with_group(facts):
         return not facts.st_mode & stat.S_IWOTH
     is_own = facts.st_uid in (os.geteuid(), 0)

@@ -96,21 +96,20 @@ class Lease:
 
 
 class LeaseWatch:
-    """Whether stored leases that are renewed run, as seen by another client. One that is not
-    renewed for all of its duration is over: the clock of a holder that has died may have been
-    ahead."""
+    """The validity of stored leases of other clients. A lease that is not renewed for its whole
+    duration is over, whatever its expiry: the clock of a holder that died may have been ahead."""
 
     _MOST: Final = 1000
-    """Leases that are watched at the same time."""
+    """Maximum number of leases that are watched."""
 
     def __init__(self, seconds: float, runtime: Runtime) -> None:
-        """`seconds`: their duration."""
+        """`seconds`: the duration of the leases."""
         self._seconds = seconds
         self._runtime = runtime
         self._seen: dict[str, tuple[int, float]] = {}
 
     def runs(self, name: str, expiry_ms: int) -> bool:
-        """Whether a lease runs. `expiry_ms`: as it is stored now."""
+        """Whether a lease is valid. `expiry_ms`: its stored expiry."""
         if expired(expiry_ms, self._runtime.now_ms()):
             self._seen.pop(name, None)
             return False
@@ -124,7 +123,7 @@ class LeaseWatch:
         return now - since < self._seconds
 
     def is_ahead(self, expiry_ms: int) -> bool:
-        """Whether a lease ends later than any that begins now, by far."""
+        """Whether a lease ends far later than one that begins now."""
         return expiry_ms - self._runtime.now_ms() > 2 * self._seconds * 1000
 
 

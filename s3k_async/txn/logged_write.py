@@ -97,8 +97,8 @@ class LoggedOutcome:
         identities: Iterable[str] | None = None,
         first: int = 0,
     ) -> None:
-        """As `transact`, with the call that sends the actions; `first`: the number of actions that
-        it sends before them.
+        """As `transact`, by a given call that sends the actions. `first`: the number of actions
+        that the call sends before them.
 
         After a lost answer, a refusal because of index items alone shows that the entries meet
         their conditions. So the transaction is sent again, to replace these items; if that fails,
@@ -167,12 +167,12 @@ class OperationIndex(Protocol):
     """What must contain an entry before the table does, or together with it."""
 
     async def items_of(self, operations: Operations) -> IndexItems | None:
-        """Called before operations are applied: writes what precedes them, and returns the items
-        that belong to the transactions which apply them, if there are any. Raises the errors of
-        the table."""
+        """Called before operations are applied: writes the items that precede them, and returns
+        those that belong in the transactions that apply them, if any. Raises the errors of the
+        table."""
 
     async def size_of(self, operations: Operations) -> int:
-        """How many items `items_of` would return. Raises the errors of the table."""
+        """The number of items that `items_of` would return. Raises the errors of the table."""
 
 
 class LoggedWriter:
@@ -236,7 +236,7 @@ class LoggedWriter:
 
     async def index_size(self, operations: Operations) -> int:
         """The number of index items in the transactions that apply operations. Raises the errors of
-        the table; that precedes any change."""
+        the table, before any change."""
         try:
             return await self._index.size_of(operations)
         except S3kError as error:
@@ -312,8 +312,8 @@ class LoggedWriter:
     async def begin(
         self, operations: Operations, outcome: LoggedOutcome, transaction: str = ""
     ) -> PendingLog:
-        """Log the operations as pending; `transaction`: the id of the one that publishes them. The
-        outcome gets the index items that the body writes. A failure of this precedes any change."""
+        """Log the operations as pending. `transaction`: the id of the one that publishes them. The
+        outcome gets the index items that the body writes. A failure precedes any change."""
         try:
             outcome.index_items = await self._index.items_of(operations)
             return await self.log.begin(operations, txn=transaction)

@@ -388,8 +388,8 @@ class TransactionRecords:
         return self._watch.runs(record.id, record.lease_ms)
 
     async def wait_for_renewals(self, records: Iterable[TransactionRecord]) -> bool:
-        """If the lease of one of the records ends so late that the clock of its owner is ahead,
-        wait for as long as a lease lasts; the owner has died if it is the same afterwards. Returns
+        """If the lease of a record ends so late that the clock of its owner must be ahead, wait for
+        the duration of a lease: if the lease is unchanged afterwards, the owner has died. Returns
         whether to read the records again."""
         ahead = [each for each in records if self._watch.is_ahead(each.lease_ms)]
         running = [each for each in ahead if self.lease_runs(each)]

@@ -651,9 +651,8 @@ def is_locked(item: Item, now_ms: int) -> bool:
 
 
 async def lock_is_held(store: ItemStore, item: Item, runtime: Runtime) -> bool:
-    """As `is_locked`; but if the lease ends later than any that begins now, by far, the clock of
-    its holder is ahead, and only a renewal shows that the holder has not died. This waits for
-    one."""
+    """As `is_locked`. If the lease ends far later than one that begins now, the clock of its holder
+    is ahead, and only a renewal shows that the holder is alive: this waits for one."""
     if not is_locked(item, runtime.now_ms()):
         return False
     if int(item[LOCK_LEASE]) - runtime.now_ms() <= 2 * LOCK_SECONDS * 1000:

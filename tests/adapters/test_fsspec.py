@@ -283,7 +283,7 @@ def test_a_change_by_another_thread_keeps_a_listing_out_of_memory(config: Volume
 def test_a_change_with_an_unknown_outcome_is_forgotten(
     config: VolumeConfig, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """As one that is interrupted: it may have been made."""
+    """It may have been made, like an interrupted one."""
     fs = S3kFileSystem(config=config, use_listings_cache=True)
     fs.makedirs("/a/old")
     assert len(fs.ls("/a")) == 1
@@ -970,7 +970,7 @@ def test_a_cancelled_put_leaves_no_tasks(
 def test_a_cancelled_call_has_ended(
     config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any, step: str
 ) -> None:
-    """fsspec leaves the tasks of the files behind, which would go on."""
+    """fsspec leaves the tasks of the files running."""
     (tmp_path / "local").write_bytes(b"1")
 
     async def cancelled() -> tuple[int, int]:

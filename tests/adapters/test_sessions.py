@@ -50,7 +50,7 @@ def test_a_loop_that_ends_meanwhile_does_not_keep_the_filesystem_from_closing(
     def last() -> None:
         busy.set()
         released.wait(60)
-        loop.stop()  # what was scheduled meanwhile does not run any more
+        loop.stop()  # callbacks scheduled meanwhile no longer run
 
     def run() -> None:
         loop.run_until_complete(fs._pipe_file("/a", b"1"))
@@ -89,7 +89,7 @@ def test_several_threads_forget_ended_loops(fs: S3kFileSystem) -> None:
     sessions = fs._sessions
 
     class Ended(asyncio.SelectorEventLoop):
-        """One that another thread forgets at the same time."""
+        """A loop that another thread forgets concurrently."""
 
         def is_closed(self) -> bool:
             closed = super().is_closed()

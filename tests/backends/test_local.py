@@ -762,7 +762,7 @@ async def test_what_dead_writers_left_is_removed_when_it_is_a_day_old(tmp_path: 
 async def test_a_machine_whose_clock_is_ahead_leaves_the_files_of_running_writers(
     tmp_path: Path,
 ) -> None:
-    """The directory is on a file system that several machines share."""
+    """The directory is on a file system shared by several machines."""
     writing = await created(tmp_path)
     upload = await writing.start_upload("big")
     await upload.put_part(1, b"begun")

@@ -144,7 +144,7 @@ def test_blocks_of_a_clock_that_was_wrong_do_not_displace_those_in_use(
 def test_a_use_by_another_user_of_the_group_is_recorded(
     directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may not set any time of the file, only the present one."""
+    """Only the owner of a file may set any time but the present one."""
     directory.store(1, 1000)
     (file,) = block_files(tmp_path)
     set_times = os.utime

@@ -416,7 +416,7 @@ async def test_a_directory_that_could_not_be_checked_is_never_used(tmp_path: Pat
 async def test_a_directory_that_other_users_made_after_it_vanished_is_not_used(
     tmp_path: Path,
 ) -> None:
-    """Neither their bytes are read, nor private ones written there, until it is private again."""
+    """No blocks are read or stored there until the directory is private again."""
     place = tmp_path / "cache"
     rig = await CacheRig(place).start()
     content = await rig.storage.put(OBJECT, DATA)

@@ -154,7 +154,7 @@ def test_a_file_of_fsspec_notices_wrong_bytes_and_the_next_one_has_the_right_one
 
 
 def _read_twice(fs: S3kFileSystem, cache_type: str) -> None:
-    """Read the file to its end in pieces, which raises the second time as well."""
+    """Read the file in pieces to its end, twice; only the error of the first time is suppressed."""
     with fs.open("/file", block_size=700, cache_type=cache_type) as file:
         with suppress(CorruptDataError):
             while file.read(300):

@@ -346,7 +346,7 @@ async def test_a_client_that_is_closed_after_listings_were_left_early(config: Vo
 
 
 def _in_time(is_so: Callable[[], bool]) -> bool:
-    """Whether something comes true. Threads may keep the objects of their last call for a while."""
+    """Whether a condition becomes true. Threads may keep objects of their last call for a while."""
     for _ in range(500):
         gc.collect()
         if is_so():
@@ -380,5 +380,5 @@ async def test_clients_leave_nothing_in_the_event_loop(tmp_path: Path) -> None:
     before = kept()
     for _ in range(5):
         await use()
-    # The loop itself has some, which it makes when it first needs them.
+    # The loop itself has some, which are created on first use.
     assert _in_time(lambda: kept() <= before + 3)

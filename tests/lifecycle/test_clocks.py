@@ -1,4 +1,4 @@
-"""Runs of the rules by machines whose clocks are wrong."""
+"""Runs of the lifecycle rules on machines with wrong clocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.layouts("path", "tree")
 
 @pytest.fixture
 def store_clock(place: Ruled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data store has the right clock, which is that of `place`."""
+    """The data store has the correct clock, that of `place`."""
 
     async def now_ms(_: MemoryBlobs) -> int:
         return place.clock.now_ms()
@@ -36,7 +36,7 @@ def store_clock(place: Ruled, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def ahead(place: Ruled, seconds: float) -> AsyncIterator[S3kClient]:
-    """A client on a machine whose clock is ahead by so much."""
+    """A client on a machine whose clock is ahead by `seconds`."""
     runtime = fake_runtime(FakeClock(place.clock.seconds + seconds), seed=77)
     async with faulty_client(FaultPlan(), place.config, runtime) as client:
         yield client
@@ -100,7 +100,7 @@ async def test_a_runner_whose_clock_is_ahead_keeps_the_item_of_a_pending_change(
 async def test_an_hour_that_is_still_to_come_makes_the_next_run_list_the_volume(
     place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """The machine of an embedded volume had a wrong clock, by which its data store went, too."""
+    """The machine of an embedded volume, and so its data store, had a wrong clock."""
     if not known:  # a role without the permission for HeadBucket
 
         async def denied(_: MemoryBlobs) -> int:
@@ -131,7 +131,7 @@ async def test_the_first_run_in_a_volume_that_was_created_by_a_clock_ahead(
     metadata = {"ExpiresAt": str(int(clock.seconds) + 5).encode()}
     async with faulty_client(FaultPlan(), config, fake_runtime(clock, seed=78)) as fs:
         await fs.write("/f", b"1", attributes=Attributes(metadata=metadata))
-        clock.advance(2 * DAY)  # the time of the creation is over
+        clock.advance(2 * DAY)  # past the time of the creation
         assert (await fs.run_rules()).expired == 1
 
 

@@ -238,7 +238,7 @@ async def test_transactions_have_room_for_their_items(
 async def test_a_transaction_without_room_for_its_items(
     place: Ruled, fs: S3kClient, sent: list[Sequence[Action]], files: int, requests: int
 ) -> None:
-    """It is published by a record, and each item is written with the entry that it names."""
+    """A record publishes it, and each item is written with the entry that it names."""
     await fs.set_rule("/d", expire_after=100)
     await fs.write("/d/first", b"1")
     sent.clear()
@@ -275,7 +275,7 @@ async def test_items_travel_with_entries_that_a_record_publishes(
 async def test_a_rule_that_is_set_between_decision_and_commit_makes_it_decide_again(
     place: Ruled, fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fitted into one transaction of the table without the items is published by a record."""
+    """Changes that fit into one transaction only without the items are published by a record."""
     await fs.set_rule("/e", expire_after=100)
     await fs.makedirs("/d")
     size_of = DueIndex.size_of
@@ -316,7 +316,7 @@ async def test_a_rule_that_is_set_during_a_staged_commit_makes_it_decide_again(
         await tx.write("/d/new/f", b"1")
         for number in range(60):
             await tx.write(f"/d/{number}", b"1")
-    # The attempt that was given up may have left an item of its own.
+    # The abandoned attempt may have left an item of its own.
     assert len({item["shown"] for item in await place.due_items()}) == 61
     await check_index(place)
     assert await place.findings() == []

@@ -437,7 +437,7 @@ class SlowRun:
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Start the run; in the body it waits, and ends afterwards."""
+        """Start the run, which waits during the body and then ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._life.compact, FaultPlan(self._gate))
             await self._held.wait()
@@ -446,7 +446,7 @@ class SlowRun:
 
 
 async def compact_by_a_clock(life: Life, seconds: float) -> Compaction:
-    """A compaction by a machine whose clock is wrong by so much; the store's is right."""
+    """A compaction on a machine whose clock is wrong by `seconds`; the store's is correct."""
     ahead = FakeClock(life.clock.seconds + seconds)
     return await Compactor(
         life.blobs, fake_runtime(ahead, seed=str(ahead)), grace=60, part_bytes=3000
@@ -489,7 +489,7 @@ async def test_a_clock_that_is_set_back_does_not_lengthen_the_time_of_a_compacti
     life = await lived()
     keys = await keys_of(life.blobs)
     wall = FakeClock(life.clock.seconds)
-    runtime = replace(life.runtime, now_ms=wall.now_ms)  # its monotonic clock goes on
+    runtime = replace(life.runtime, now_ms=wall.now_ms)  # its monotonic clock continues
     faults = FaultPlan()
 
     async def gate(call: Call) -> None:

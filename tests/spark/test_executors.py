@@ -182,7 +182,7 @@ async def test_a_volume_that_was_made_anew_is_opened_anew(
 
 @volume_backends("embedded")
 def test_work_may_close_its_client(volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `with` does; the next task opens it again."""
+    """As `with` does; the next task reopens it."""
     monkeypatch.setattr(worker_client, "_clients", {})
 
     def write(fs: S3kSyncClient, paths: Iterator[str]) -> Iterator[str]:

@@ -258,7 +258,7 @@ class LocalFiles:
             return self._runtime.now_ms()
 
     def _now_ms(self, private: int) -> int:
-        """As `now_ms`."""
+        """As `now_ms`, with the private directory open."""
         try:
             with self.lock_file(private) as lock:
                 return self._runtime.file_ms(lock)
@@ -418,8 +418,8 @@ class LocalFiles:
             os.unlink(name, dir_fd=private)
 
     def _clean(self, private: int) -> None:
-        """Remove files of crashed writers. They are old by the clock of the file system, too: on a
-        machine whose clock is ahead, those of running writers would be."""
+        """Remove files of crashed writers: those that are old by the clocks of both the machine and
+        the file system. If the machine's is ahead, files of running writers look old by it."""
         oldest = self._runtime.now_ms() - _ABANDONED_MS
         found = [each for each in _unpublished(private) if each[1] < oldest]
         if found:

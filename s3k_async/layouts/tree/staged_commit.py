@@ -58,7 +58,7 @@ class Staging:
 
     @property
     def operations(self) -> list[Operation]:
-        """Those of the publishing transaction."""
+        """The operations of the publishing transaction."""
         changes = (*self.directories, *self.others)
         return [operation for change in changes for operation in change.operations]
 
@@ -136,7 +136,7 @@ class _StagedCommit:
         self._path = staging.name
         self._staged = list(self._stage())
         self._published = LoggedOutcome()
-        """What the publication applies."""
+        """The outcome of the operations that the publication applies."""
 
     def _stage(self) -> Iterable[StagedDirectory]:
         directories = StagedDirectories(self._store)
@@ -167,7 +167,7 @@ class _StagedCommit:
             *(change.action(store.keys) for change in changes),
         ]
         others = self._published.journal_size() + len(self._txn.journal)
-        if 1 + len(actions) + others > MAX_TRANSACTION:  # a rule was set since it was divided
+        if 1 + len(actions) + others > MAX_TRANSACTION:  # a rule was set since the division
             raise self._obstructed(())
         publish = partial(store.transactions.publish, self._txn)
         backoff = ConflictBackoff(store)
@@ -197,7 +197,7 @@ class _StagedCommit:
         content = self._staging.content
 
         async def store(outcome: LoggedOutcome) -> None:
-            # An entry has one index item at most.
+            # An entry has at most one index item.
             size = STORED_AT_ONCE // 2 if outcome.index_items is not None else STORED_AT_ONCE
             for start in range(0, len(content), size):
                 some = content[start : start + size]
@@ -210,8 +210,8 @@ class _StagedCommit:
     async def _send(
         self, puts: Sequence[Action], outcome: LoggedOutcome, identities: Sequence[str] = ()
     ) -> None:
-        """Store entries that only this transaction has, with the index items of operations. Raises
-        LeaseExpiredError if another client has taken the transaction over."""
+        """Store entries that only this transaction has, with the index items of the operations
+        `identities`. Raises LeaseExpiredError if another client has taken over the transaction."""
         store, backoff = self._store, ConflictBackoff(self._store)
         transact = partial(outcome.transact, store.items, identities=identities)
         actions = [*puts, self._txn.can_be_published]
