@@ -136,7 +136,7 @@ class GatheredWrites(FileTasks):
 
 @asynccontextmanager
 async def gathered_writes(client: S3kClient, *, overwrite: bool) -> AsyncIterator[GatheredWrites]:
-    """GatheredWrites whose task runs during the body."""
+    """GatheredWrites whose task runs during the body; all tasks have ended at its end."""
     writes = GatheredWrites(client, overwrite=overwrite)
     try:
         async with anyio.create_task_group() as tasks:
@@ -145,6 +145,7 @@ async def gathered_writes(client: S3kClient, *, overwrite: bool) -> AsyncIterato
                 yield writes
             finally:
                 writes.end()
+                await writes.ended()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise_first(group)

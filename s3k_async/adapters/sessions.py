@@ -178,6 +178,9 @@ async def _close_from_here(session: _LoopSession) -> None:
             await session.close()
         except Exception as error:  # noqa: BLE001 - raised in the caller
             ended.set_exception(error)
+        except BaseException:
+            ended.set_result(None)  # cancelled, as all tasks of a loop that is about to end
+            raise
         else:
             ended.set_result(None)
 

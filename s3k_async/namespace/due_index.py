@@ -2,9 +2,9 @@
 
 An item for the next action on each file, in partitions by hour. It is written in the transaction of
 the table that writes the entry, even if the entry takes effect only with the publication of a
-transaction record. For entries that are written without being logged, as by a restore, it is
-written in advance. So the index may have too much, never too little: a runner reads the entry of an
-item and decides by what is due for it at that time.
+transaction record. For entries that are written without being logged, as by a restore, and where
+the publication has no room, it is written in advance. So the index may have too much, never too
+little: a runner reads the entry of an item and decides by what is due for it at that time.
 
 What no writer can add is found by listing a directory, on request: files that existed before a rule
 was set, or were written by clients that did not know the rule yet, and in layout `tree` files below

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
@@ -40,7 +39,7 @@ from s3k_async.backends.ports.items import (
     Put,
     Update,
 )
-from s3k_async.errors import ConditionFailedError, PermissionDeniedError
+from s3k_async.errors import ConditionFailedError, PermissionDeniedError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.segments import Operations
 
@@ -124,11 +123,17 @@ class MetadataIndex:
     ) -> None:
         """Remove items that name entries without the name, if they are old and unchanged. `clock`:
         that of the data store, which is read if any items are old by the clock of this machine:
-        one that is ahead would remove the item of a change in progress."""
+        one that is ahead would remove the item of a change in progress. If it fails, the next
+        search removes them."""
         oldest = self._runtime.now_ms() - STALE_SECONDS * 1000
-        if any(each.time_ms < oldest for each in found):
-            with suppress(PermissionDeniedError):  # HeadBucket needs one that writers may lack
-                oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
+        if not any(each.time_ms < oldest for each in found):
+            return
+        try:
+            oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
+        except PermissionDeniedError:
+            pass  # HeadBucket needs one that writers may lack
+        except S3kError:
+            return
 
         async def remove(each: IndexedEntry) -> None:
             key = Key(str(each.item[PARTITION]), str(each.item[SORT]))

@@ -99,7 +99,7 @@ class LeaseWatch:
     """The validity of stored leases of other clients. A lease that is not renewed for its whole
     duration is over, whatever its expiry: the clock of a holder that died may have been ahead."""
 
-    _MOST: Final = 1000
+    _MOST: Final = 100_000
     """Maximum number of leases that are watched."""
 
     def __init__(self, seconds: float, runtime: Runtime) -> None:

@@ -12,7 +12,14 @@ from typing import Protocol, TypeAlias
 from s3k_async._core.active_calls import note_change
 from s3k_async._core.concurrency import to_the_end
 from s3k_async._core.runtime import Runtime
-from s3k_async.backends.ports.items import Action, Item, ItemStore, Put, refusal_of
+from s3k_async.backends.ports.items import (
+    MAX_TRANSACTION,
+    Action,
+    Item,
+    ItemStore,
+    Put,
+    refusal_of,
+)
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, S3kError
 from s3k_async.model import Deletion, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -125,6 +132,18 @@ class LoggedOutcome:
             else:
                 self._written(journal)
                 return
+
+    async def index_before(
+        self, items: ItemStore, token: Callable[[], str], identities: Sequence[str]
+    ) -> None:
+        """Write the index items before the operations are applied, where no transaction has room
+        for both: the index may have too much. Raises as `ItemStore.transact`."""
+        assert self.counters is None, "their journal belongs to the operations"
+        for start in range(0, len(identities), MAX_TRANSACTION):
+            some = identities[start : start + MAX_TRANSACTION]
+            if self.journal_size(some):
+                await self.transact(items, [], token, some)
+        self.index_items = None
 
     async def write(self, items: ItemStore, action: Put, token: Callable[[], str]) -> None:
         """Apply the operations by one write, in a transaction of the table if it changes totals or

@@ -964,8 +964,9 @@ def test_a_cancelled_put_leaves_no_tasks(
         (lambda fs, place: fs._get("/d", place, recursive=True), "fsspec_reading.download"),
         (lambda fs, _: fs._copy("/d", "/e", recursive=True), "fsspec_changes.AtOnce.copy"),
         (lambda fs, place: fs._put(f"{place}/local", "/e"), "fsspec.upload"),
+        (lambda fs, place: fs._put([f"{place}/local"] * 3, ["/e", "/f", "/g"]), "fsspec.upload"),
     ],
-    ids=["get", "copy", "put"],
+    ids=["get", "copy", "put", "put of several"],
 )
 def test_a_cancelled_call_has_ended(
     config: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any, step: str

@@ -6,12 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import anyio
 import pytest
 
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.adapters.sessions import post_on
+from s3k_async.client import S3kClient
 from s3k_async.errors import ServiceError
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -83,6 +85,31 @@ def test_a_loop_that_closes_its_generators_meanwhile(fs: S3kFileSystem) -> None:
 
     asyncio.run(work())
     assert fs.cat("/a") == b"1"
+
+
+def test_a_loop_whose_tasks_are_cancelled_does_not_keep_the_filesystem_from_closing(
+    fs: S3kFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(fs._pipe_file("/a", b"1"), loop).result()
+    close, cancelled = S3kClient.close, list[int]()
+
+    async def closing(client: S3kClient, **options: Any) -> None:
+        if asyncio.get_running_loop() is loop and not cancelled:
+            cancelled.append(1)
+            for task in asyncio.all_tasks():
+                task.cancel()
+        await close(client, **options)
+
+    monkeypatch.setattr(S3kClient, "close", closing)
+    fs.close_session()
+    assert cancelled
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def test_several_threads_forget_ended_loops(fs: S3kFileSystem) -> None:

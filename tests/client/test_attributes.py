@@ -16,6 +16,7 @@ from s3k_async.attributes import MAX_BYTES, AttributeChange, Attributes
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import ItemPage, ItemStore
+from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -25,6 +26,7 @@ from s3k_async.errors import (
     PartialFailureError,
     PathNotFoundError,
     PermissionDeniedError,
+    ServiceError,
     UncommittedFileError,
     UnsupportedError,
 )
@@ -446,6 +448,26 @@ async def test_a_client_that_may_only_read_can_search(
     monkeypatch.setattr(items, "write", denied)
     monkeypatch.setattr(items, "transact", denied)
     assert await found(fs, "n") == ["/b/f"]
+
+
+async def test_a_search_needs_no_data_store(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stale stays if its time cannot be compared with the store's."""
+    for path in ("/f", "/g"):
+        await fs.write(path, b"", attributes=Attributes(metadata={"n": b""}))
+    await fs.delete("/g")
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+
+    async def unavailable(_: RetryingBlobs) -> int:
+        raise ServiceError("unavailable", service_code="X")
+
+    monkeypatch.setattr(RetryingBlobs, "now_ms", unavailable)
+    index = fs._volume().store.indexes.metadata
+    assert await found(fs, "n") == ["/f"]
+    assert len((await index.page("n", "", 100))[0]) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(metadata_index, "STALE_SECONDS", -1)
+    assert await found(fs, "n") == ["/f"]
+    assert len((await index.page("n", "", 100))[0]) == 1
 
 
 async def test_a_change_that_dies_at_any_call_is_found(layout: LayoutName) -> None:

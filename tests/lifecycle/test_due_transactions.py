@@ -322,6 +322,40 @@ async def test_a_rule_that_is_set_during_a_staged_commit_makes_it_decide_again(
     assert await place.findings() == []
 
 
+@pytest.mark.layouts("tree")
+@pytest.mark.parametrize("moved", [True, False])
+async def test_a_directory_is_replaced_though_the_items_do_not_fit(
+    place: Ruled, fs: S3kClient, sent: list[Sequence[Action]], moved: bool
+) -> None:
+    """Only one transaction of the table can replace it, which writes the moved files, too. Their
+    items are written right before it."""
+    await fs.write("/d/out/old", b"1")
+    await fs.makedirs("/d/other")
+    await fs.write_many([(f"/e/{number}", b"1") for number in range(46)])
+    await fs.set_rule("/d", expire_at=int(place.clock.seconds) + 50)
+    await fs.run_rules()
+    former = len(await place.due_items())
+    sent.clear()
+    async with fs.transaction() as tx:
+        await tx.replace("/d/out")
+        await tx.write("/d/out/new", b"2")
+        for number in range(46):
+            if moved:
+                await tx.rename(f"/e/{number}", f"/d/out/{number}")
+            else:
+                await tx.write(f"/d/other/{number}", b"2")
+                await tx.delete(f"/e/{number}")
+    assert await fs.exists("/d/out/new")
+    assert not await fs.exists("/d/out/old")
+    assert sum(items for _, items in with_due(sent)) == 47
+    assert len(with_due(sent)) == 2
+    assert len(await place.due_items()) == former + 47
+    await check_index(place)
+    place.clock.advance(50)
+    assert (await fs.run_rules()).expired == 47
+    assert await place.findings() == []
+
+
 async def test_an_item_that_is_there_already_is_written_again(place: Ruled, fs: S3kClient) -> None:
     """A runner that has read the former one does not remove the new one."""
     await fs.set_rule("/d", expire_at=int(place.clock.seconds) + 50)

@@ -65,8 +65,8 @@ class Staging:
 
 async def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Staging | None:
     """The division of a plan, if it creates entries in new directories or replaces directories, and
-    everything but these entries fits into one transaction of the table. `name`: the path in
-    errors."""
+    everything but these entries fits into one transaction of the table, with its index items unless
+    a directory is replaced, which no other commit can do. `name`: the path in errors."""
     if any(each.must_be_empty for each in plan.subtrees):
         return None
     tops: dict[str, Change] = {}
@@ -84,14 +84,15 @@ async def staging_of(store: MetadataStore, plan: CommitPlan, name: str) -> Stagi
             tops[path] = change
         else:
             others.append(change)
-    if not content and not any(each.replaces_directory for each in tops.values()):
+    replaces = any(each.replaces_directory for each in tops.values())
+    if not content and not replaces:
         return None
     directories = [change for path, change in tops.items() if path in filled]
     others += [change for path, change in tops.items() if path not in filled]
     required = RequiredDirectories(store, name, plan.parents(), [*plan.required, *plan.above])
     staging = Staging(name, directories, content, others, required)
     journal = store.changes.journal_size(plan.operations)
-    indexed = await store.changes.index_size(staging.operations)
+    indexed = 0 if replaces else await store.changes.index_size(staging.operations)
     actions = 1 + 2 * len(directories) + len(others) + len(required.actions) + journal + indexed
     return staging if actions <= MAX_TRANSACTION else None
 
@@ -167,8 +168,9 @@ class _StagedCommit:
             *(change.action(store.keys) for change in changes),
         ]
         others = self._published.journal_size() + len(self._txn.journal)
-        if 1 + len(actions) + others > MAX_TRANSACTION:  # a rule was set since the division
-            raise self._obstructed(())
+        if 1 + len(actions) + others > MAX_TRANSACTION:
+            ids = [each.id for each in staging.operations]
+            await self._published.index_before(store.items, store.runtime.uuid, ids)
         publish = partial(store.transactions.publish, self._txn)
         backoff = ConflictBackoff(store)
         while True:
