@@ -30,9 +30,11 @@ __all__ = [
     "call",
     "counted_call",
     "critical",
+    "has_repeated",
     "incidental",
     "note_change",
     "note_event",
+    "note_repeated",
     "optional",
 ]
 
@@ -178,6 +180,8 @@ class _Call:
         self._cancelling = 0
         self._critical = 0
         self._changed = False
+        self.has_repeated = False
+        """Whether it has sent a change again, since the answer to the first request was lost."""
         self._ending = False
         self._cancelled = False
         self._optional: set[anyio.CancelScope] = set()
@@ -333,6 +337,18 @@ def note_change() -> None:
     if not _incidental.get():
         for each in _current.get():
             each.note_change()
+
+
+def note_repeated() -> None:
+    """Record that a change of the call was sent again, without a token, after its answer was lost,
+    and succeeded: whether the first request did, too, is not known."""
+    for each in _current.get():
+        each.has_repeated = True
+
+
+def has_repeated() -> bool:
+    """Whether that was recorded for the call that the code is, or was, a part of."""
+    return any(each.has_repeated for each in _current.get())
 
 
 def note_event(name: str) -> None:

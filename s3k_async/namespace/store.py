@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from s3k_async._core.active_calls import has_repeated
 from s3k_async._core.concurrency import to_the_end
 from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put
 from s3k_async.errors import (
@@ -496,9 +497,16 @@ class MetadataStore(DirectoryStore):
         except S3kError as error:
             if isinstance(error, OutcomeUnknownError) and error.operation == entry.operation:
                 raise
-            if await to_the_end(partial(self._withdraw, entry)):
+            if not await to_the_end(partial(self._withdraw, entry)):
+                return entry
+            if not has_repeated():
                 raise
-            return entry
+            # The first request may have created the file, too, and others have seen and removed it.
+            raise OutcomeUnknownError(
+                "the file was written, but another client removed its directory",
+                path=entry.path,
+                operation=entry.operation,
+            ) from error
         except asyncio.CancelledError:
             await self.withdraw_cancelled(entry)
             raise

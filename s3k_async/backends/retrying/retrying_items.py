@@ -10,6 +10,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from s3k_async._core.active_calls import note_repeated
 from s3k_async._core.concurrency import AdaptiveLimit, gather
 from s3k_async._core.metering import Meter
 from s3k_async._core.observation import Observer
@@ -285,7 +286,10 @@ class RetryingItems:
         while True:
             try:
                 async with request:
-                    return await call()
+                    await call()
+                if lost and token is None:
+                    note_repeated()
+                return
             except S3kError as error:
                 failure = error
             lost = lost or isinstance(failure, LOST)
@@ -296,7 +300,7 @@ class RetryingItems:
                     raise failure
                 verdict = await self._resolve(actions, failure)
                 if verdict is _Verdict.APPLIED:
-                    return None
+                    return
                 if verdict is _Verdict.UNKNOWN or final:
                     raise _unknown(actions, token, request.attempts(), failure) from failure
                 final = delay is None

@@ -3668,6 +3668,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{RULES}::test_the_nearest_rule_applies_for_each_action",
     ),
     Defect(
+        "a creation that was sent again and seen, and is reported as refused",
+        "namespace/store.py",
+        "            if not has_repeated():\n",
+        "            if True:\n",
+        "tests/client/test_repeated_writes.py::test_a_file_that_was_seen_is_not_reported_as_refused",
+    ),
+    Defect(
         "rules: an overwritten file without an item of its own",
         "namespace/due_index.py",
         "if due is not None and due != _due_before(each, after, rules):",
