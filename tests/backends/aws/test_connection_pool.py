@@ -417,13 +417,17 @@ async def test_a_connection_that_ends_after_the_request(said: bytes, reset: bool
 
 
 async def test_closing_with_requests_that_wait_and_that_were_sent() -> None:
+    received = asyncio.Event()
+
     async def silent(visit: Visit) -> None:
+        await visit.head()
+        received.set()
         await visit.reader.read()
 
     async with rigged(silent, most=1) as rig:
         sent = asyncio.create_task(rig.get())
         waiting = asyncio.create_task(rig.get())
-        await until(lambda: bool(rig.visits))
+        await received.wait()  # a visit may begin before the client knows that it is connected
         await rig.pool.close()
         with pytest.raises(ResponseLostError):
             await sent
