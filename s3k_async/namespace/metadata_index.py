@@ -131,7 +131,7 @@ class MetadataIndex:
         try:
             oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
         except PermissionDeniedError:
-            pass  # HeadBucket needs one that writers may lack
+            pass  # of HeadBucket, which writers may lack
         except S3kError:
             return
 

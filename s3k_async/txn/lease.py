@@ -35,6 +35,7 @@ __all__ = [
     "Lease",
     "LeaseWatch",
     "Moment",
+    "ends_late",
     "expired",
     "expiry_ms",
     "keep_renewed",
@@ -122,10 +123,6 @@ class LeaseWatch:
             self._seen[name] = expiry_ms, now
         return now - since < self._seconds
 
-    def is_ahead(self, expiry_ms: int) -> bool:
-        """Whether a lease ends far later than one that begins now."""
-        return expiry_ms - self._runtime.now_ms() > 2 * self._seconds * 1000
-
 
 def expiry_ms(now_ms: int, seconds: float) -> int:
     """The expiry of a lease that begins now, epoch milliseconds."""
@@ -135,6 +132,12 @@ def expiry_ms(now_ms: int, seconds: float) -> int:
 def expired(expiry_ms: int, now_ms: int) -> bool:
     """Whether a stored lease has expired, so that another client may take over."""
     return expiry_ms <= now_ms
+
+
+def ends_late(lease_ms: int, now_ms: int, seconds: float) -> bool:
+    """Whether a stored lease of so many seconds ends far later than one that begins now: the clock
+    of its holder is ahead."""
+    return lease_ms > expiry_ms(now_ms, 2 * seconds)
 
 
 def require_unexpired(expiry_ms: int, now_ms: int, path: str) -> None:

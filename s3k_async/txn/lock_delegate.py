@@ -20,13 +20,13 @@ from s3k_async._core.runtime import Runtime
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.errors import LeaseExpiredError
 from s3k_async.txn.lease import Lease, Moment, keep_renewed
-from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
-from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
+from s3k_async.txn.volume_lock import HELD_SECONDS, LOOK_SECONDS
+from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, LOCK_SECONDS, RECORD_KEY, STATE
 
 __all__ = ["LockDelegate"]
 
 EVERY_SECONDS: Final = 5.0
-MARGIN_SECONDS: Final = LEASE_SECONDS - HELD_SECONDS
+MARGIN_SECONDS: Final = LOCK_SECONDS - HELD_SECONDS
 """As the holder's margin: the time for the last requests to arrive before a takeover."""
 
 

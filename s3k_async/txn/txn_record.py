@@ -46,7 +46,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.model import utc
-from s3k_async.txn.lease import Lease, LeaseWatch, Moment, keep_renewed
+from s3k_async.txn.lease import Lease, LeaseWatch, Moment, ends_late, keep_renewed
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
 
 __all__ = [
@@ -391,8 +391,9 @@ class TransactionRecords:
         """If the lease of a record ends so late that the clock of its owner must be ahead, wait for
         the duration of a lease: if the lease is unchanged afterwards, the owner has died. Returns
         whether to read the records again."""
-        ahead = [each for each in records if self._watch.is_ahead(each.lease_ms)]
-        running = [each for each in ahead if self.lease_runs(each)]
+        now_ms = self._runtime.now_ms()
+        late = [each for each in records if ends_late(each.lease_ms, now_ms, LEASE_SECONDS)]
+        running = [each for each in late if self.lease_runs(each)]  # watched from now on
         if not running:
             return False
         await self._runtime.sleep(LEASE_SECONDS)

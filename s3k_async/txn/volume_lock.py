@@ -54,7 +54,6 @@ from s3k_async.txn.volume_record import (
 __all__ = [
     "BELIEVED_SECONDS",
     "HELD_SECONDS",
-    "LEASE_SECONDS",
     "LOOK_SECONDS",
     "QUIET_SECONDS",
     "RENEW_SECONDS",
@@ -65,8 +64,6 @@ __all__ = [
 
 LockPurpose: TypeAlias = Literal["load", "restore", "reshard", "migration"]
 
-LEASE_SECONDS: Final = LOCK_SECONDS
-"""Until this expires no other client takes the lock over."""
 HELD_SECONDS: Final = 45.0
 """How long the holder relies on the lock after a renewal: the rest of the lease is for its last
 requests to arrive."""
@@ -255,8 +252,8 @@ class VolumeLock:
         return LeaseExpiredError(f"another client took over the volume lock of this {self.purpose}")
 
     def _new_lease(self) -> Lease:
-        margin = LEASE_SECONDS - HELD_SECONDS
-        return Lease.granted(self.id, Moment.now(self._runtime), LEASE_SECONDS, margin)
+        margin = LOCK_SECONDS - HELD_SECONDS
+        return Lease.granted(self.id, Moment.now(self._runtime), LOCK_SECONDS, margin)
 
 
 class RecordFence:

@@ -56,7 +56,7 @@ from s3k_async.errors import (
 from s3k_async.model import DEFAULT_FEATURES, FEATURES, Feature, HashName, LayoutName, VolumeKind
 from s3k_async.permissions import DIRECTORY_MODE, NO_OWNER, Ownership
 from s3k_async.table.keys import is_entry_partition
-from s3k_async.txn.lease import expired
+from s3k_async.txn.lease import ends_late, expired
 
 __all__ = [
     "APPEARANCE",
@@ -182,7 +182,7 @@ LOCK: Final = "loading"
 LOCK_LEASE: Final = "loading_lease"
 """Expiry of its lease, epoch ms; 0 after interrupted work."""
 LOCK_SECONDS: Final = 90.0
-"""Duration of the lease, unless it is renewed."""
+"""Duration of the lease: no other client takes the lock over before it expires."""
 LOCK_PURPOSE: Final = "loading_for"
 LOCK_SUBJECT: Final = "loading_of"
 LOCK_DONE: Final = "loading_done"
@@ -655,7 +655,7 @@ async def lock_is_held(store: ItemStore, item: Item, runtime: Runtime) -> bool:
     is ahead, and only a renewal shows that the holder is alive: this waits for one."""
     if not is_locked(item, runtime.now_ms()):
         return False
-    if int(item[LOCK_LEASE]) - runtime.now_ms() <= 2 * LOCK_SECONDS * 1000:
+    if not ends_late(int(item[LOCK_LEASE]), runtime.now_ms(), LOCK_SECONDS):
         return True
     await runtime.sleep(LOCK_SECONDS)
     later = await store.get(RECORD_KEY) or {}

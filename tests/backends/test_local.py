@@ -7,10 +7,7 @@ import asyncio
 import errno
 import os
 import resource
-import select
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -49,6 +46,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from tests.backends.killed_writers import acknowledged
 from tests.support import FakeClock, fake_runtime, fork_and_run
 
 WAITING = 30.0
@@ -727,19 +725,7 @@ async def test_after_kill_9_what_was_acknowledged_is_whole_and_the_rest_is_invis
     tmp_path: Path,
 ) -> None:
     blobs = await created(tmp_path)
-    process = subprocess.Popen(  # noqa: ASYNC220 - the pipe is read as it fills
-        [sys.executable, "-c", _ACKNOWLEDGE, str(tmp_path / "root")], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    acknowledged = b""
-    while acknowledged.count(b"\n") < 40:
-        select.select([process.stdout], [], [], 20)
-        acknowledged += os.read(process.stdout.fileno(), 65536)
-    process.send_signal(signal.SIGKILL)
-    acknowledged += process.stdout.read()
-    process.stdout.close()
-    assert process.wait() == -signal.SIGKILL
-    numbers = {line.decode() for line in acknowledged.split(b"\n")[:-1]}
+    numbers = set(acknowledged(_ACKNOWLEDGE, tmp_path / "root", 40))
     found = {info.key.partition("/")[2]: info async for info in list_all(blobs)}
     assert numbers <= set(found)
     for number, info in found.items():

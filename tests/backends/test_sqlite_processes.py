@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +17,7 @@ import pytest
 from s3k_async.backends.ports.items import ABSENT, Key, Put
 from s3k_async.backends.sqlite.sqlite_connections import APPLICATION_ID, _gate
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
+from tests.backends.killed_writers import acknowledged
 from tests.backends.sqlite_tables import created, item, make_table
 from tests.support import fork_and_run
 
@@ -28,7 +26,6 @@ import asyncio, sys
 from s3k_async.errors import ConditionFailedError, ThrottledError
 from s3k_async.backends.ports.items import Condition, Key, Update
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
-from s3k_async.backends.sqlite.sqlite_rows import fetch
 
 async def main():
     store, key = SqliteItems(sys.argv[1]), Key("p", "a")
@@ -64,7 +61,6 @@ _ACKNOWLEDGE = """
 import asyncio, sys
 from s3k_async.backends.ports.items import ABSENT, Put
 from s3k_async.backends.sqlite.sqlite_items import SqliteItems
-from s3k_async.backends.sqlite.sqlite_rows import fetch
 
 async def main():
     store = SqliteItems(sys.argv[1])
@@ -83,21 +79,7 @@ asyncio.run(main())
 
 async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     await (await created(tmp_path)).close()
-    process = subprocess.Popen(  # noqa: ASYNC220 - the pipe is read as it fills
-        [sys.executable, "-c", _ACKNOWLEDGE, str(tmp_path / "t.db")], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    acknowledged = b""
-    while acknowledged.count(b"\n") < 100:
-        select.select([process.stdout], [], [], 20)
-        acknowledged += os.read(process.stdout.fileno(), 65536)
-    process.send_signal(signal.SIGKILL)
-    acknowledged += process.stdout.read()
-    process.stdout.close()
-    assert process.wait() == -signal.SIGKILL
-    names = acknowledged.decode().splitlines()
-    if not acknowledged.endswith(b"\n"):
-        names.pop()
+    names = acknowledged(_ACKNOWLEDGE, tmp_path / "t.db", 100)
     store = SqliteItems(tmp_path / "t.db")
     assert len(await store.get_many([Key("p", name) for name in names])) == len(names) >= 100
     await store.write(Put(item("after"), ABSENT))

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import pytest
 
 from s3k_async.cli.examples import EXAMPLES
@@ -17,9 +16,8 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.config import VolumeConfig
 from s3k_async.volumes import Volume
 from tests.cli.conftest import Cli
-from tests.engines.volumes import fresh_name
+from tests.cli.old_volumes import old_and_new
 from tests.migrate.rig import rewritten
-from tests.old_volume import memory_volume
 
 
 @pytest.fixture
@@ -224,15 +222,7 @@ def test_reshard_says_that_the_settings_name_another_suffix_count(
 
 
 def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
-    name = fresh_name("old")
-    anyio.run(old_volume, name)
-    place = f'data_location = "memory://{name}"\n'
-    Path("given.toml").write_text(
-        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
-        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
-    )
-    monkeypatch.setenv("S3K_CONFIG", "given.toml")
+    name = old_and_new(monkeypatch)
     old, file = f"s3k://{name}", str(tmp_path / "old.dump")
     cli.ok("dump", old, "-o", file)
     cli.fails(2, "load", file, "s3k://new", "--adopt", "--copy-bytes-from", old)
@@ -261,14 +251,7 @@ def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_retirement_without_a_successor_closes_the_old_volume(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = fresh_name("old")
-    anyio.run(old_volume, name)
-    place = f'data_location = "memory://{name}"\n'
-    Path("given.toml").write_text(
-        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
-        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
-    )
-    monkeypatch.setenv("S3K_CONFIG", "given.toml")
+    name = old_and_new(monkeypatch)
     close, closed = Volume.close, list[str]()
 
     async def noted(volume: Volume) -> None:
@@ -279,10 +262,3 @@ def test_a_retirement_without_a_successor_closes_the_old_volume(
     failed = cli.fails(3, "oplog", "retire", f"s3k://{name}", "--successor", "s3k://new")
     assert "no volume is here" in failed.errors
     assert closed == [name]
-
-
-async def old_volume(name: str) -> None:
-    files, _ = await memory_volume(name)
-    await files.directory("/d")
-    await files.file("/d/f", b"bytes")
-    await files.reserve("/d/open")

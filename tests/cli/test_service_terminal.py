@@ -8,16 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from s3k_async.alerts.alert_queue import AlertQueue
 from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin
 from tests.cli.conftest import Cli
+from tests.cli.old_volumes import old_and_new
 from tests.cli.test_alerts import example, queue
 from tests.cli.test_check import lose_bytes
 from tests.cli.test_examples import at_a_terminal, interrupted, with_a_closed_pipe
-from tests.cli.test_moving import old_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_name
 
@@ -114,15 +113,7 @@ def test_the_capacity_of_a_table(cli: Cli, closed_pipe: ClosedPipe, ctrl_c: Ctrl
 def test_the_log_of_an_old_volume(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipe: ClosedPipe
 ) -> None:
-    name = fresh_name("old")
-    anyio.run(old_volume, name)
-    place = f'data_location = "memory://{name}"\n'
-    Path("given.toml").write_text(
-        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
-        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
-    )
-    monkeypatch.setenv("S3K_CONFIG", "given.toml")
-    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
+    name = old_and_new(monkeypatch)
     old, file = f"s3k://{name}", str(tmp_path / "old.dump")
     cli.ok("dump", old, "-o", file)
     cli.ok("load", file, "s3k://new", "--adopt")

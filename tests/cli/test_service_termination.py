@@ -21,9 +21,9 @@ from s3k_async.cli.examples import EXAMPLES
 from s3k_async.migrate.retirement import GUARD, RETIRED
 from tests.cli.conftest import Cli
 from tests.cli.example_places import ELSEWHERE
+from tests.cli.old_volumes import old_and_new
 from tests.cli.test_alerts import example, queue
 from tests.cli.test_check import lose_bytes
-from tests.cli.test_moving import old_volume
 from tests.cli.test_termination import terminated
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_name
@@ -127,15 +127,7 @@ def test_a_change_of_the_capacity_goes_on_without_the_command(
 def test_each_log_object_is_at_one_of_its_keys(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = fresh_name("old")
-    anyio.run(old_volume, name)
-    place = f'data_location = "memory://{name}"\n'
-    Path("given.toml").write_text(
-        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
-        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
-    )
-    monkeypatch.setenv("S3K_CONFIG", "given.toml")
-    monkeypatch.setattr("s3k_async.txn.volume_lock.QUIET_SECONDS", 0.0)
+    name = old_and_new(monkeypatch)
     old, file = f"s3k://{name}", str(tmp_path / "old.dump")
     cli.ok("dump", old, "-o", file)
     cli.ok("load", file, "s3k://new", "--adopt")

@@ -165,7 +165,7 @@ async def test_a_compacted_log_restores_the_same(new_volume: VolumeMaker) -> Non
 async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     new_volume: VolumeMaker, when: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volume_lock, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "LOCK_SECONDS", 0.0)
     config = new_volume()
     await lived(config, 30)
     before = await tree_of(config)

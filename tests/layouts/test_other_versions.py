@@ -27,7 +27,7 @@ from s3k_async.cli import main
 from s3k_async.errors import BusyError, VolumeFormatError
 from s3k_async.model import DEFAULT_FEATURES, LayoutName
 from s3k_async.txn import volume_lock
-from s3k_async.txn.volume_record import FLAGS, RECORD_KEY, SCOPED, TAG, TREE
+from s3k_async.txn.volume_record import FLAGS, LOCK_SECONDS, RECORD_KEY, SCOPED, TAG, TREE
 from s3k_async.volumes.restoration import restore_volume
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,7 +181,7 @@ async def test_a_restore_by_a_client_from_before_layout_tree_is_refused_and_done
     assert "Traceback" not in refused.errors
     with pytest.raises(BusyError):
         await restore_volume(config, dry_run=False)
-    lease_ms = int(volume_lock.LEASE_SECONDS * 1000)
+    lease_ms = int(LOCK_SECONDS * 1000)
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + lease_ms)
     assert (await restore_volume(config, dry_run=False, runtime=later)).clean
     async with S3kClient(place) as fs:

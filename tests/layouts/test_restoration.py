@@ -169,7 +169,7 @@ async def test_every_attribute_of_every_item_comes_back(
 async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     new_volume: VolumeMaker, when: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volume_lock, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "LOCK_SECONDS", 0.0)
     config = tree_of(new_volume)
     await lived(config)
     volume = await open_volume(config)

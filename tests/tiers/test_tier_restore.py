@@ -94,7 +94,7 @@ async def test_on_each_backend_with_a_hot_directory(new_volume: VolumeMaker) -> 
 async def test_a_restore_may_end_at_every_call(
     when: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volume_lock, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(volume_lock, "LOCK_SECONDS", 0.0)
     config = await tiered_volume()
     await lived(config)
     await lose_table(config)

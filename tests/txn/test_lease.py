@@ -18,14 +18,15 @@ from s3k_async.txn.lease import (
     Lease,
     LeaseWatch,
     Moment,
+    ends_late,
     expired,
     expiry_ms,
     keep_renewed,
     require_unexpired,
 )
 from s3k_async.txn.txn_record import TransactionRecords
-from s3k_async.txn.volume_lock import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, VolumeLock
-from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, RECORD_KEY
+from s3k_async.txn.volume_lock import HELD_SECONDS, RENEW_SECONDS, VolumeLock
+from s3k_async.txn.volume_record import LOCK, LOCK_LEASE, LOCK_SECONDS, RECORD_KEY
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_runtime, fork_and_run
 
@@ -92,7 +93,7 @@ def test_a_lease_that_is_not_renewed_for_its_duration_is_over_whatever_its_clock
     clock = FakeClock()
     watch = LeaseWatch(30.0, fake_runtime(clock))
     ahead = clock.now_ms() + 86_400_000
-    assert watch.is_ahead(ahead)
+    assert ends_late(ahead, clock.now_ms(), 30.0)
     assert watch.runs("a", ahead)
     clock.advance(20)
     assert watch.runs("a", ahead)
@@ -102,7 +103,7 @@ def test_a_lease_that_is_not_renewed_for_its_duration_is_over_whatever_its_clock
     assert watch.runs("b", ahead)
     assert watch.runs("a", ahead + 10_000)  # renewed after all
     assert not watch.runs("b", clock.now_ms())
-    assert not watch.is_ahead(clock.now_ms() + 30_000)
+    assert not ends_late(clock.now_ms() + 30_000, clock.now_ms(), 30.0)
 
 
 def test_a_lease_that_was_not_granted_is_never_valid() -> None:
@@ -291,7 +292,7 @@ async def test_a_loop_that_stopped_longer_than_it_counts_on_the_lock_renews_no_l
     lock = VolumeLock("load", "x", ticks.runtime)
     record = {"path": RECORD_KEY.partition, "children": RECORD_KEY.sort}
     await items.write(Put({**record, **lock.fields()}, ABSENT))
-    granted = ticks.clock.now_ms() + int(LEASE_SECONDS * 1000)
+    granted = ticks.clock.now_ms() + int(LOCK_SECONDS * 1000)
     async with lock.held(items):
         await ticks.pass_by(RENEW_SECONDS, passed=HELD_SECONDS)
         with pytest.raises(LeaseExpiredError):

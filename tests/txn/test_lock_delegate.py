@@ -20,12 +20,11 @@ from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, Uns
 from s3k_async.txn.lock_delegate import LockDelegate
 from s3k_async.txn.volume_lock import (
     HELD_SECONDS,
-    LEASE_SECONDS,
     LOOK_SECONDS,
     QUIET_SECONDS,
     VolumeLock,
 )
-from s3k_async.txn.volume_record import DESTROYING, LOCK, RECORD_KEY, STATE
+from s3k_async.txn.volume_record import DESTROYING, LOCK, LOCK_SECONDS, RECORD_KEY, STATE
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.support import FakeClock, fake_runtime
@@ -143,7 +142,7 @@ async def test_a_lock_goes_on_under_its_new_id(rig: Rig) -> None:
             await lock.dismiss(held.items)
         assert lock.id != before
         assert (await held.items.get(RECORD_KEY) or {})[LOCK] == lock.id
-        await rig.pass_by(2 * LEASE_SECONDS)
+        await rig.pass_by(2 * LOCK_SECONDS)
         lock.check()
         with pytest.raises(BusyError):
             await open_volume(rig.config, runtime=rig.runtime)

@@ -37,7 +37,6 @@ from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.lease import Moment
 from s3k_async.txn.volume_lock import (
     HELD_SECONDS,
-    LEASE_SECONDS,
     LOOK_SECONDS,
     QUIET_SECONDS,
     RENEW_SECONDS,
@@ -45,7 +44,7 @@ from s3k_async.txn.volume_lock import (
     RecordFence,
     VolumeLock,
 )
-from s3k_async.txn.volume_record import LOCK, RECORD_KEY, TAG
+from s3k_async.txn.volume_record import LOCK, LOCK_SECONDS, RECORD_KEY, TAG
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive_volume import exclusive_volume
 from tests.level import FULL
@@ -279,7 +278,7 @@ async def test_the_lock_of_the_dead_is_taken_over_when_its_lease_is_over(rig: Ri
     with pytest.raises(BusyError, match="is locked by a"):
         async with rig.held(rig.lock()):
             raise AssertionError
-    rig.clock.advance(LEASE_SECONDS + 1)
+    rig.clock.advance(LOCK_SECONDS + 1)
     async with rig.held(rig.lock()):
         with pytest.raises(LeaseExpiredError):
             dead.check()
@@ -303,7 +302,7 @@ async def test_the_lock_of_the_dead_whose_clock_was_ahead_is_taken_over(
         again.check()
     else:
         await destroy_volume(rig.config, force=True, runtime=steady)
-    assert rig.clock.seconds - began == LEASE_SECONDS
+    assert rig.clock.seconds - began == LOCK_SECONDS
 
 
 @pytest.mark.parametrize("verb", ["load", "other", "destroy"])
@@ -339,7 +338,7 @@ async def test_who_holds_the_lock_stops_long_before_somebody_takes_it_over(rig: 
         rig.clock.advance(HELD_SECONDS)
         with pytest.raises(LeaseExpiredError):
             await volume.items.load([ITEM])
-    assert HELD_SECONDS <= LEASE_SECONDS / 2
+    assert HELD_SECONDS <= LOCK_SECONDS / 2
 
 
 async def test_the_lock_is_renewed_while_it_is_held(rig: Rig) -> None:
