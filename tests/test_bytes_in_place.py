@@ -35,7 +35,7 @@ def test_closed_with_a_view_it_keeps_the_bytes_of_the_view() -> None:
 
 
 def test_cyclic_garbage_is_collected_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before Python 3.13 that of `io.BytesIO` is, too."""
+    """Before Python 3.13, `io.BytesIO` passes as well."""
     reported: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
     place = BytesInPlace(16)

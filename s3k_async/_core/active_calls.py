@@ -30,8 +30,8 @@ __all__ = [
     "call",
     "counted_call",
     "critical",
-    "has_repeated",
     "incidental",
+    "is_repeated",
     "note_change",
     "note_event",
     "note_repeated",
@@ -180,8 +180,8 @@ class _Call:
         self._cancelling = 0
         self._critical = 0
         self._changed = False
-        self.has_repeated = False
-        """Whether it has sent a change again, since the answer to the first request was lost."""
+        self.repeated: set[str] = set()
+        """Operations whose write was sent again, and then succeeded."""
         self._ending = False
         self._cancelled = False
         self._optional: set[anyio.CancelScope] = set()
@@ -339,16 +339,16 @@ def note_change() -> None:
             each.note_change()
 
 
-def note_repeated() -> None:
-    """Record that a change of the call was sent again, without a token, after its answer was lost,
-    and succeeded: whether the first request did, too, is not known."""
+def note_repeated(operation: str) -> None:
+    """Record that the write of an operation was sent again after its response was lost, and then
+    succeeded: whether the first request did, too, is not known."""
     for each in _current.get():
-        each.has_repeated = True
+        each.repeated.add(operation)
 
 
-def has_repeated() -> bool:
-    """Whether that was recorded for the call that the code is, or was, a part of."""
-    return any(each.has_repeated for each in _current.get())
+def is_repeated(operation: str) -> bool:
+    """Whether that was recorded for an operation of the present call."""
+    return any(operation in each.repeated for each in _current.get())
 
 
 def note_event(name: str) -> None:

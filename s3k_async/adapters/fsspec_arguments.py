@@ -87,7 +87,7 @@ def block_size_of(block_size: object, cache_type: str) -> int | None:
     """The block size of a file that is read through one of fsspec's caches, which accept any value
     and return wrong bytes for a negative one; None for the default.
 
-    Raises InvalidArgumentError, ArgumentTypeError.
+    Raises InvalidArgumentError, also for an unknown cache, and ArgumentTypeError.
     """
     if cache_type not in caches:
         known = ", ".join(sorted(filter(None, caches)))

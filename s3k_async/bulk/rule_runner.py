@@ -40,7 +40,7 @@ from s3k_async.errors import (
 from s3k_async.lifecycle_rules import DueTime, RuleSet, RulesResult
 from s3k_async.model import ROOT, ChangeTally, Entry, Progress
 from s3k_async.namespace.attribute_changes import make_read_only
-from s3k_async.namespace.due_index import SETTLE_MS, STALE_MS
+from s3k_async.namespace.due_index import SETTLE_MS, STALE_MS, DueIndex
 from s3k_async.namespace.due_items import (
     HOUR_MS,
     SUFFIXES,
@@ -101,6 +101,7 @@ class _Run:
     """One run. `pace`: the limit of actions."""
 
     volume: Volume
+    index: DueIndex
     clock: _RunnerClock
     pace: Pace
     progress: Callable[[Progress], object] = lambda _: None
@@ -114,7 +115,6 @@ class _Run:
     def __post_init__(self) -> None:
         self.store = self.volume.store
         self.runtime = self.clock.runtime
-        self.index = rule_index(self.volume, ROOT).by_clock(self.runtime)
 
     def result(self) -> RulesResult:
         """The result so far."""
@@ -137,7 +137,7 @@ class _Run:
         present = self.clock.store_ms // HOUR_MS
         if before is None or before <= present:
             return before
-        await self.index.restart(before, present - EARLIER_HOURS)
+        await self.index.rewind(before, present - EARLIER_HOURS)
         return present - EARLIER_HOURS
 
     async def scan(self) -> None:
@@ -279,9 +279,10 @@ async def run_rules(
     """Delete the files that have expired, and make those read-only whose time has come. `rate`:
     actions per second at most. Failures are listed in the result and do not end the run."""
     volume.store.access.require_superuser("run lifecycle rules", ROOT)
-    rule_index(volume, ROOT)
+    index = rule_index(volume, ROOT)
     clock = await _RunnerClock.of(volume)
-    run = _Run(volume, clock, Pace(rate, volume.store.runtime), progress or (lambda _: None))
+    pace = Pace(rate, volume.store.runtime)
+    run = _Run(volume, index.by_clock(clock.runtime), clock, pace, progress or (lambda _: None))
     before = await run.first_hour()
     await run.scan()
     await run.run(before)

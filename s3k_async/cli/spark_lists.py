@@ -36,8 +36,8 @@ def form_by_name(place: str) -> Form | None:
 
 
 def form_by_content(session: SparkSession, place: str) -> Form:
-    """The format by the first byte of the first file that is not empty; files in a directory that
-    Spark has written have names."""
+    """The format by the first byte of the first file that is not empty; files that Spark has
+    written have an extension."""
     from s3k_async.spark.hadoop_files import hadoop_file
 
     system, path = hadoop_file(session, place)

@@ -279,7 +279,7 @@ class DueIndex:
             if await self.first_hour() == before:
                 raise
 
-    async def restart(self, before: int, hour: int) -> None:
+    async def rewind(self, before: int, hour: int) -> None:
         """Set the oldest hour back, after requesting a scan of the whole volume for the files of
         skipped hours."""
         await self._request_scans([ROOT])

@@ -131,7 +131,7 @@ class MetadataIndex:
         try:
             oldest = min(oldest, await clock() - STALE_SECONDS * 1000)
         except PermissionDeniedError:
-            pass  # of HeadBucket, which writers may lack
+            pass  # the role may lack the permission for HeadBucket
         except S3kError:
             return
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from s3k_async._core.active_calls import has_repeated
+from s3k_async._core.active_calls import is_repeated
 from s3k_async._core.concurrency import to_the_end
 from s3k_async.backends.ports.items import ABSENT, Action, Check, Delete, Put
 from s3k_async.errors import (
@@ -499,7 +499,7 @@ class MetadataStore(DirectoryStore):
                 raise
             if not await to_the_end(partial(self._withdraw, entry)):
                 return entry
-            if not has_repeated():
+            if not is_repeated(entry.operation):
                 raise
             # The first request may have created the file, too, and others have seen and removed it.
             raise OutcomeUnknownError(

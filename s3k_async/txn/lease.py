@@ -1,8 +1,9 @@
 """Leases: expiry, validity by two clocks, margin, and renewal in the background.
 
 The table stores the owner and the expiry in epoch milliseconds. Other clients compare the expiry
-with their wall clock (`expired`). The holder is stricter (`Lease.valid`): it counts from the moment
-before its request was sent, by a wall clock and a monotonic one, and stops a margin earlier.
+with their wall clock (`expired`), and take over a lease that stays unchanged for its duration, even
+if it ends later. The holder is stricter (`Lease.valid`): it counts from the moment before its
+request was sent, by a wall clock and a monotonic one, and stops a margin earlier.
 
 The leases and their margins:
 

@@ -264,16 +264,19 @@ def test_a_change_during_a_listing_keeps_the_listing_out_of_memory(
     fs.close_session()
 
 
-def test_a_change_by_another_thread_keeps_a_listing_out_of_memory(config: VolumeConfig) -> None:
+def test_a_change_by_another_thread_keeps_a_listing_out_of_memory(
+    config: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fs = S3kFileSystem(config=config, use_listings_cache=True)
     fs.pipe("/a/b", b"1")
 
-    class Overtaken(DirCache):  # type: ignore[misc]  # fsspec is untyped
-        def __setitem__(self, key: str, value: object) -> None:
-            fs.invalidate_cache("/a/c")
-            super().__setitem__(key, value)
+    store = DirCache.__setitem__
 
-    fs.dircache = Overtaken()
+    def overtaken(cache: object, key: str, value: object) -> None:
+        fs.invalidate_cache("/a/c")
+        store(cache, key, value)
+
+    monkeypatch.setattr(DirCache, "__setitem__", overtaken)
     assert fs.ls("/a", detail=False) == ["/a/b"]
     assert list(fs.dircache) == []
     fs.close_session()

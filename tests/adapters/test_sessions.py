@@ -6,11 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
+from s3k_async.adapters import sessions
 from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.adapters.sessions import post_on
 from s3k_async.client import S3kClient
@@ -52,7 +53,7 @@ def test_a_loop_that_ends_meanwhile_does_not_keep_the_filesystem_from_closing(
     def last() -> None:
         busy.set()
         released.wait(60)
-        loop.stop()  # callbacks scheduled meanwhile no longer run
+        loop.stop()  # before the callbacks that were scheduled meanwhile
 
     def run() -> None:
         loop.run_until_complete(fs._pipe_file("/a", b"1"))
@@ -72,6 +73,42 @@ def test_a_loop_that_ends_meanwhile_does_not_keep_the_filesystem_from_closing(
         thread.join(60)
         assert not thread.is_alive()
     assert fs.cat("/a") == b"1"
+
+
+def test_a_loop_that_is_closed_before_the_call_reaches_it() -> None:
+    """It may not even close its generators; then nothing answers."""
+    busy, released = threading.Event(), threading.Event()
+    loop = asyncio.new_event_loop()
+
+    def last() -> None:
+        busy.set()
+        released.wait(60)
+        loop.stop()
+
+    def run() -> None:
+        loop.call_soon(last)
+        loop.run_forever()
+        loop.close()
+
+    class Session:
+        def __init__(self) -> None:
+            self.loop = loop
+
+        async def close(self) -> None:
+            raise AssertionError("the loop does not run any more")
+
+    running = threading.Thread(target=run, daemon=True)
+    closing = threading.Thread(
+        target=lambda: asyncio.run(sessions._close_from_here(cast(Any, Session()))), daemon=True
+    )
+    running.start()
+    assert busy.wait(60)
+    closing.start()
+    time.sleep(0.2)
+    released.set()
+    for thread in (running, closing):
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_a_loop_that_closes_its_generators_meanwhile(fs: S3kFileSystem) -> None:

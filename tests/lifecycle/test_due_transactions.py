@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
+from unittest.mock import patch
 
 import pytest
 
@@ -123,8 +124,28 @@ SINGLE: Mapping[str, Verb] = {
 """Changes by transactions of the table alone."""
 
 
+@contextmanager
+def no_room() -> Iterator[None]:
+    """No transaction of the table has room for all changes."""
+    with (
+        patch.object(multi_path_commit, "AT_ONCE", 0),
+        patch.object(staged_commit, "STORED_AT_ONCE", 3),
+    ):
+        yield
+
+
+async def in_large_transaction(fs: S3kClient) -> None:
+    with no_room():
+        await in_transaction(fs)
+
+
 async def in_new_directories(fs: S3kClient) -> None:
     """In layout `tree` these are published with everything else by one transaction of the table."""
+    with no_room():
+        await fill_new_directories(fs)
+
+
+async def fill_new_directories(fs: S3kClient) -> None:
     async with fs.transaction() as tx:
         await tx.write("/d/f", b"2")
         await tx.rename("/e/h", "/d/h")
@@ -135,23 +156,12 @@ async def in_new_directories(fs: S3kClient) -> None:
 RECORDED: Mapping[str, Verb] = {
     "rename of a directory": lambda fs: fs.rename("/e", "/d/e"),
     "rename of a directory, not atomic": lambda fs: fs.rename("/e", "/d/e", atomic=False),
-    "large transaction": in_transaction,
+    "large transaction": in_large_transaction,
     "new directories": in_new_directories,
 }
 """Changes that take effect with a transaction record, or file by file."""
 VERBS = {**SINGLE, **RECORDED}
 LARGE = ("large transaction", "new directories")
-
-
-@pytest.fixture(autouse=True)
-def no_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For some verbs, no transaction of the table has room for all changes."""
-    if (
-        getattr(request.node, "callspec", None)
-        and request.node.callspec.params.get("verb") in LARGE
-    ):
-        monkeypatch.setattr(multi_path_commit, "AT_ONCE", 0)
-        monkeypatch.setattr(staged_commit, "STORED_AT_ONCE", 3)
 
 
 @pytest.mark.parametrize("verb", SINGLE)
@@ -512,9 +522,10 @@ async def test_a_failure_or_a_lost_answer_leaves_entries_with_their_items(
 
 
 async def in_former_places(fs: S3kClient, *others: str) -> None:
-    async with fs.transaction() as tx:
-        for path in ("/d/gone", "/d/f", "/d/x/gone", *others):
-            await tx.write(path, b"2")
+    with no_room():
+        async with fs.transaction() as tx:
+            for path in ("/d/gone", "/d/f", "/d/x/gone", *others):
+                await tx.write(path, b"2")
 
 
 FORMER: Mapping[str, Verb] = {

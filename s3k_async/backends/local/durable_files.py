@@ -50,7 +50,6 @@ _SYNCED_MOST = 10_000
 STAMP_BYTES = 4
 """Random bytes of a file's modification time."""
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_UNWRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 class LocalFiles:
@@ -250,20 +249,10 @@ class LocalFiles:
         """The time by the clock of the file system, which sets the files' times; by that of this
         machine where nothing can be written. Epoch milliseconds."""
         try:
-            with self.opened_private() as private:
-                return self._now_ms(private)
-        except OSError as error:
-            if error.errno not in _UNWRITABLE:
-                raise
-            return self._runtime.now_ms()
-
-    def _now_ms(self, private: int) -> int:
-        """As `now_ms`, with the private directory open."""
-        try:
-            with self.lock_file(private) as lock:
+            with self.opened_private() as private, self.lock_file(private) as lock:
                 return self._runtime.file_ms(lock)
         except OSError as error:
-            if error.errno not in _UNWRITABLE:
+            if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
                 raise
             return self._runtime.now_ms()
 
@@ -423,7 +412,7 @@ class LocalFiles:
         oldest = self._runtime.now_ms() - _ABANDONED_MS
         found = [each for each in _unpublished(private) if each[1] < oldest]
         if found:
-            oldest = min(oldest, self._now_ms(private) - _ABANDONED_MS)
+            oldest = min(oldest, self.now_ms() - _ABANDONED_MS)
         for name, written_ms in found:
             if written_ms < oldest:
                 try:

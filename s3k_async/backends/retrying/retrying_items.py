@@ -287,8 +287,8 @@ class RetryingItems:
             try:
                 async with request:
                     await call()
-                if lost and token is None:
-                    note_repeated()
+                if lost and token is None and (operation_id := _operation(actions[0])):
+                    note_repeated(operation_id)
                 return
             except S3kError as error:
                 failure = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +14,7 @@ from s3k_async.cli.event_loop import run_loop
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.cli.volume_addresses import shown_in, whole_volume
-from s3k_async.errors import BusyError, PathNotFoundError
+from s3k_async.errors import BusyError, ItemFormatError, PathNotFoundError
 from s3k_async.model import ROOT
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.volumes import Volume, open_volume
@@ -66,7 +67,7 @@ def list_transactions(invocation: Invocation, /, volume: str | None) -> None:
 def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
     """Finish interrupted transactions: all, or those with the given ids.
 
-    A transaction is interrupted if its lease has expired.
+    A transaction is interrupted if its lease has expired, or is not renewed.
 
     Published transactions are completed, others aborted. Transactions with a valid lease are
     skipped; giving the id of one is an error (6).
@@ -76,12 +77,14 @@ def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
 
     async def work(opened: Volume) -> None:
         opened.store.require_writable(ROOT)
+        found = opened.store.transactions
         if ids:
+            with suppress(ItemFormatError):  # which the command reports with its id
+                await found.wait_for_renewals((await found.record_many(ids)).values())
             await for_each(
                 tuple(dict.fromkeys(ids)), lambda txn: _finish_named(invocation, opened, txn)
             )
             return
-        found = opened.store.transactions
         records = [record async for record in found.records()]
         if await found.wait_for_renewals(records):
             records = [record async for record in found.records()]
@@ -97,8 +100,6 @@ def resolve(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
 
 async def _finish_named(invocation: Invocation, opened: Volume, txn: str) -> None:
     record = await opened.store.transactions.record(txn)
-    if record is not None and await opened.store.transactions.wait_for_renewals([record]):
-        record = await opened.store.transactions.record(txn)
     if record is None:
         raise PathNotFoundError("no such transaction (s3k transactions lists them)", path=txn)
     if opened.store.transactions.lease_runs(record):

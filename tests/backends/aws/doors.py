@@ -86,7 +86,7 @@ class Authority:
             )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
-        # Python 3.13 and later refuse an authority without the one, and a server without the
+        # Python 3.13 and later refuse an authority without a key usage, and a server without the
         # identifier of its authority's key.
         if address is None:
             certificate = certificate.add_extension(_SIGNS_CERTIFICATES, critical=True)

@@ -3670,7 +3670,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a creation that was sent again and seen, and is reported as refused",
         "namespace/store.py",
-        "            if not has_repeated():\n",
+        "            if not is_repeated(entry.operation):\n",
         "            if True:\n",
         "tests/client/test_repeated_writes.py::test_a_file_that_was_seen_is_not_reported_as_refused",
     ),
