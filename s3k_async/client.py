@@ -1244,10 +1244,10 @@ def volume_of(client: S3kClient) -> Volume:
     return client._volume()  # noqa: SLF001 - hidden from users
 
 
-def reader_of(client: S3kClient, entry: Entry) -> FileReader:
-    """A reader for an entry that was read before, without a request. Raises IsDirectoryError,
-    UncommittedFileError."""
-    return FileReader(partial(volume_of, client), entry)
+def reader_of(client: S3kClient, entry: Entry, *, cached: bool = True) -> FileReader:
+    """A reader for an entry that was read before, without a request. `cached`: as of FileReader.
+    Raises IsDirectoryError, UncommittedFileError."""
+    return FileReader(partial(volume_of, client), entry, cached=cached)
 
 
 def _whole_seconds(value: int | datetime | timedelta | None) -> int | None:

@@ -22,6 +22,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Unpack
 
@@ -30,11 +31,13 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFi
 
 from s3k_async._core import paths
 from s3k_async._core.observation import Metrics
+from s3k_async._sync.loop_thread import current_bridge
 from s3k_async._sync.sync_client import S3kSyncClient
-from s3k_async._sync.sync_files import SyncFileWriter
+from s3k_async._sync.sync_files import SyncFileReader, SyncFileWriter
+from s3k_async._sync.sync_session import on_client
 from s3k_async.adapters.unwind import Unwinding
 from s3k_async.backends.ports.blobs import Buffer
-from s3k_async.client import SCHEME
+from s3k_async.client import SCHEME, S3kClient, volume_of
 from s3k_async.config import AwsConfig, TableLocation, VolumeConfig
 from s3k_async.errors import (
     ConflictError,
@@ -46,6 +49,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     UnsupportedError,
 )
+from s3k_async.files.open_files import FileReader, open_reader
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.namespace.addresses import Path
 from s3k_async.settings.keywords import Settings
@@ -294,13 +298,22 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         # The writer first: it replaces the current version, and fails if a later one is read here.
         writer = self.client.open(path, "wb")
         try:
-            with self.client.open(path) as reader:
+            with _open_uncached(self.client, path) as reader:
                 while chunk := reader.read(APPENDING):
                     writer.write(chunk)
         except BaseException:
             writer.discard()
             raise
         return writer
+
+
+def _open_uncached(client: S3kSyncClient, path: str) -> SyncFileReader:
+    """Open a file whose bytes are stored again."""
+
+    async def reader(fs: S3kClient) -> FileReader:
+        return await open_reader(partial(volume_of, fs), path, cached=False)
+
+    return SyncFileReader(current_bridge(), on_client(client, reader), client)
 
 
 class _Output:

@@ -527,7 +527,7 @@ class S3kFileSystem(UpdatableFileSystem):
         if mode == "ab" and writer.entry.committed:
             # In a transaction, of an adopted file, or in a volume without extents: a new version,
             # the current bytes followed by the written ones. Published only over the copied one.
-            async with reader_of(client, writer.entry) as reader:
+            async with reader_of(client, writer.entry, cached=False) as reader:
                 await looking.copy_into(writer, reader)
         if mode == "ab":
             at_commit(writer, unchanged=True)

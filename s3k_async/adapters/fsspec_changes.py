@@ -139,7 +139,7 @@ class Together:
         attributes = attributes_of_copy(entry, volume)
         if attributes is not None:
             at_commit(writer, attributes=attributes.to_json())
-        await copy_into(writer, reader_of(self._client, entry))
+        await copy_into(writer, reader_of(self._client, entry, cached=False))
         await writer.close()
 
     async def remove(self, statuses: Sequence[FileStatus]) -> None:

@@ -197,14 +197,17 @@ def bytes_of(data: object, path: str) -> memoryview:
         ) from error
 
 
-async def open_reader(volume: Callable[[], Volume], path: str) -> FileReader:
-    """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
+async def open_reader(
+    volume: Callable[[], Volume], path: str, *, cached: bool = True
+) -> FileReader:
+    """Open the file at a path. `cached`: as of FileReader. Raises PathNotFoundError,
+    IsDirectoryError, UncommittedFileError."""
     opened = volume()
     with opened.calls.running("open", path):
         entry = await opened.store.get(path, trusting=True)
         if entry is None:
             raise PathNotFoundError("no such file", path=path)
-        return FileReader(volume, entry)
+        return FileReader(volume, entry, cached=cached)
 
 
 async def checksum(volume: Volume, path: str) -> str:
@@ -293,10 +296,12 @@ class FileReader:
 
     mode = "rb"
 
-    def __init__(self, volume: Callable[[], Volume], entry: Entry) -> None:
+    def __init__(self, volume: Callable[[], Volume], entry: Entry, *, cached: bool = True) -> None:
+        """`cached`: whether the read cache is used; not for bytes that are stored again."""
         require_readable(volume().store, entry)
         self._volume = volume
         self._entry = entry
+        self._cached = cached
         self._position = 0
         self._window = _NOTHING
         """Bytes that were fetched, in a `bytes` or a block of `_ahead`. Nothing else has views of
@@ -376,9 +381,7 @@ class FileReader:
                 "offset and length cannot be negative", path=self._entry.path
             )
         with self._volume().calls.running("file.read", self._entry.path):
-            return await read_span(
-                self._volume().storage, self._entry, offset, min(self.size, offset + n)
-            )
+            return await read_span(self._storage, self._entry, offset, min(self.size, offset + n))
 
     async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
@@ -410,7 +413,7 @@ class FileReader:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Chunks of `Tuning.read_ahead` bytes, from the position to the end."""
-        while chunk := await self.read(max(1, self._volume().storage.tuning.read_ahead)):
+        while chunk := await self.read(max(1, self._storage.tuning.read_ahead)):
             yield chunk
 
     async def __aenter__(self) -> Self:
@@ -484,14 +487,19 @@ class FileReader:
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
 
+    @property
+    def _storage(self) -> PhysicalStorage:
+        storage = self._volume().storage
+        return storage if self._cached else storage.from_source()
+
     def _distrusting(self) -> AbstractContextManager[None]:
-        return distrusting(self._volume().storage, self._entry)
+        return distrusting(self._storage, self._entry)
 
     async def _block(self, start: int, place: memoryview) -> None:
-        await fetch_range_into(self._volume().storage, self._entry, start, place)
+        await fetch_range_into(self._storage, self._entry, start, place)
 
     async def _span(self, start: int, end: int) -> bytes:
-        return await fetch_span(self._volume().storage, self._entry, start, end)
+        return await fetch_span(self._storage, self._entry, start, end)
 
     def _length(self, n: int | None) -> int:
         left = max(0, self.size - self._position)
@@ -504,7 +512,7 @@ class FileReader:
             return b""
         begin, head = self._from_window()
         wanted = length - len(head)
-        if wanted > max(1, self._volume().storage.tuning.part_size):
+        if wanted > max(1, self._storage.tuning.part_size):
             return await assembled(length, self._fill)
         data = await self._following(begin, length)
         if not head and isinstance(data, bytes) and len(data) == wanted:
@@ -517,7 +525,7 @@ class FileReader:
         else:
             self._check.add(self._position, fetched)
         self._position = begin + wanted
-        if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
+        if len(data) > wanted or wanted < self._storage.tuning.read_ahead:
             self._keep(data if isinstance(data, memoryview) else memoryview(data), begin)
         else:
             if isinstance(data, memoryview):
@@ -527,7 +535,7 @@ class FileReader:
 
     async def _fetch_into(self, buffer: memoryview) -> int:
         """As `_fetch`, into a buffer of this length; returns it."""
-        tuning = self._volume().storage.tuning
+        tuning = self._storage.tuning
         if not self.size:
             await self._need_empty()
         elif self._is_sequential() and len(buffer) < min(tuning.read_ahead, tuning.part_size):
@@ -537,7 +545,7 @@ class FileReader:
         return len(buffer)
 
     async def _need_empty(self) -> None:
-        await check_empty(self._volume().storage, self._entry)
+        await check_empty(self._storage, self._entry)
         self._checked = True
 
     def _follows(self) -> bool:
@@ -614,8 +622,7 @@ class FileReader:
             begin += len(block)
         if begin < end:
             with buffer[begin - self._position :] as rest:
-                storage = self._volume().storage
-                await fetch_into(storage, self._entry, begin, rest, check=check.add)
+                await fetch_into(self._storage, self._entry, begin, rest, check=check.add)
             begin = end
         self._check = check
         self._position = end
@@ -630,7 +637,7 @@ class FileReader:
         """Start fetching what a sequential reader will read after the next `length` bytes from the
         position, of which those before `begin` are there; returns the end of the bytes to fetch
         now."""
-        tuning = self._volume().storage.tuning
+        tuning = self._storage.tuning
         most, stop = tuning.read_ahead, self._position + length
         if not self._follows():
             self._run, self._run_start = 0, begin

@@ -65,7 +65,7 @@ async def create_from_range(
     require_readable(volume_of(client).store, source)
     if end - start >= LEAST_COPY:
         return await _create_stored(volume_of(client), source, start, end, path, 0)
-    async with reader_of(client, source) as reader:
+    async with reader_of(client, source, cached=False) as reader:
         return await create_from_pieces(client, path, pieces_of(reader, offset, size))
 
 
@@ -84,7 +84,7 @@ async def copy_range(
     start, end = _span(source.size, origin_offset, size)
     if end - start >= LEAST_COPY:
         return await _write_stored(volume, source, start, end, path, offset)
-    async with reader_of(client, source) as reader:
+    async with reader_of(client, source, cached=False) as reader:
         return await write_pieces(client, path, offset, pieces_of(reader, origin_offset, size))
 
 

@@ -132,6 +132,15 @@ class PhysicalStorage:
             view.blobs = stored_by(self.blobs, terms)
         return view
 
+    def from_source(self) -> PhysicalStorage:
+        """The storage for reads of content that is stored again: without the cache, since parts of
+        an object cannot be verified, and wrong bytes would be stored as if they were right."""
+        if self.cache is None:
+            return self
+        view = copy(self)
+        view.cache = None
+        return view
+
     async def put(self, object_id: str, data: Buffer) -> Content:
         """Store bytes under a fresh physical key, in parts above the multipart threshold.
 
@@ -551,9 +560,10 @@ class PhysicalStorage:
         self, writer: PhysicalWriter, content: Content, start: int, end: int
     ) -> None:
         """As `add_range`, through this process."""
+        source = self.from_source()
         for begin in range(start, end, _READ_AT_ONCE):
             stop = min(end, begin + _READ_AT_ONCE)
-            data = await self.read_content(content, begin, stop)
+            data = await source.read_content(content, begin, stop)
             if len(data) != stop - begin:
                 raise CorruptDataError(
                     f"the physical object ends before byte {stop}", path=content.physical
@@ -599,6 +609,7 @@ class PhysicalStorage:
         self, source: PhysicalStorage, content: Content, object_id: str
     ) -> Content:
         physical, size = content.physical, content.size
+        source = source.from_source()
         writer = self.writer(object_id)
         try:
             if not size:
