@@ -176,9 +176,13 @@ class CacheDirectory:
         finally:
             os.close(descriptor)
         if found is None:
-            with suppress(OSError):
-                os.unlink(path)
+            self.discard(name)
         return found, found is None
+
+    def discard(self, name: BlockName) -> None:
+        """Remove a block that is of no use, if that is possible. Raises nothing."""
+        with suppress(OSError):
+            os.unlink(self._file(name))
 
     def store(self, name: BlockName, data: Buffer) -> int:
         """Place a block, unless the directory of the cache itself is gone: it may be the mount

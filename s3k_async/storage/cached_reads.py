@@ -231,20 +231,26 @@ class CachedReads:
         def load() -> tuple[dict[int, _Block], int, OSError | None]:
             found: dict[int, _Block] = {}
             damaged = 0
+            failure: OSError | None = None
             for name in names:
                 try:
                     block, is_damaged = self.directory.load(name)
                 except OSError as error:
-                    return found, damaged, error
+                    failure = error
+                    if error.errno != errno.EIO:
+                        break
+                    # The disk may have lost this file alone.
+                    self.directory.discard(name)
+                    continue
                 damaged += is_damaged
                 # Another length is not that of this object: its source decides.
                 if block is not None and self._length(source, name.number) in (None, len(block)):
                     found[name.number] = block
-            return found, damaged, None
+            return found, damaged, failure
 
         found, damaged, error = await self._threads.run(load)
         if error is not None:
-            self._failed("read", error)
+            self._failed("read", error, pauses=error.errno != errno.EIO)
         self._count(hits=len(found), hit_bytes=sum(map(len, found.values())), damaged=damaged)
         return found
 
@@ -321,22 +327,27 @@ class CachedReads:
         else:
             self._count(evicted=done.blocks, evicted_bytes=done.bytes)
 
-    def _failed(self, what: str, error: Exception) -> None:
-        """Count a failure, and store nothing for a while."""
+    def _failed(self, what: str, error: Exception, *, pauses: bool = True) -> None:
+        """Count a failure; if it `pauses`, store nothing for a while."""
         self._count(failures=1)
         now = self._runtime.monotonic()
+        if not self._is_checked:
+            effect = "this client does not use it"
+        elif pauses:
+            effect = f"for {PAUSE_SECONDS:.0f} seconds nothing is stored in it"
+        else:
+            effect = "blocks that the disk has lost are read from the source"
         if now >= self._paused_until:
             _LOG.warning(
                 "the cache %s cannot be %s (%s): %s",
                 self.directory.path,
                 what,
                 getattr(error, "strerror", None) or error,
-                f"for {PAUSE_SECONDS:.0f} seconds nothing is stored in it"
-                if self._is_checked
-                else "this client does not use it",
+                effect,
                 exc_info=None if isinstance(error, OSError) else error,
             )
-        self._paused_until = now + PAUSE_SECONDS
+        if pauses:
+            self._paused_until = now + PAUSE_SECONDS
 
     def _count(self, **more: int) -> None:
         before = self._statistics

@@ -285,6 +285,35 @@ async def test_files_that_cannot_be_read_are_read_from_the_source(
     assert (rig.fetches(), rig.cache.statistics.failures) == (2, 1)
 
 
+async def test_a_file_that_cannot_be_read_is_dropped_and_the_others_stay_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await CacheRig(tmp_path).start()
+    content, other = [await rig.storage.put(OBJECT, DATA) for _ in range(2)]
+    await rig.storage.read(content.physical, size=len(DATA))
+    bad = BlockName(SCOPE, content.physical, BLOCK, 3)
+    file = tmp_path / "s3k-blocks" / bad.file[:2] / bad.file
+    number, read = file.stat().st_ino, cache_directory._read_fully
+
+    def refuse(descriptor: int, size: int) -> bytes:
+        if os.fstat(descriptor).st_ino == number:
+            raise OSError(errno.EIO, "input/output error")
+        return read(descriptor, size)
+
+    monkeypatch.setattr(cache_directory, "_read_fully", refuse)
+    descriptor = os.open(file, os.O_RDONLY)  # keeps the number from being used again
+    try:
+        for _ in range(2):
+            assert await rig.storage.read(content.physical, size=len(DATA)) == DATA
+        assert await rig.storage.read(other.physical, size=len(DATA)) == DATA
+    finally:
+        os.close(descriptor)
+    found = rig.cache.statistics
+    assert (found.hits, found.failures, found.stored) == (7 + 8, 1, 8 + 1 + 8)
+    assert rig.fetches() == 3
+    assert len(block_files(tmp_path)) == 16
+
+
 async def test_a_directory_that_vanishes_is_not_made_again(tmp_path: Path) -> None:
     """It may be the mount point of a disk."""
     place = tmp_path / "cache"
