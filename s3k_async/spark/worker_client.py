@@ -9,6 +9,7 @@ each task. A task that is killed ends its worker; the leases of its changes expi
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
@@ -32,6 +33,9 @@ Work: TypeAlias = Callable[[S3kSyncClient, Iterator[Row]], Iterable[T]]
 _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
 """By process id, since a child must not use connections of its parent, and by shipped
 configuration."""
+_checks: Final[dict[tuple[int, VolumeConfig], threading.Lock]] = {}
+"""Held while the client of the same key is checked, and closed if its volume has changed, so that
+no other thread reopens or closes it meanwhile."""
 
 
 def client(config: VolumeConfig) -> S3kSyncClient:
@@ -42,12 +46,12 @@ def client(config: VolumeConfig) -> S3kSyncClient:
     `S3kSyncClient` does when it opens.
     """
     key = os.getpid(), config
-    found = _clients.get(key)
-    if found is not None:
-        found.open_volume()
-        if _is_current(found):
-            return found
-        if _clients.get(key) is found:
+    with _checks.setdefault(key, threading.Lock()):
+        found = _clients.get(key)
+        if found is not None:
+            found.open_volume()
+            if _is_current(found):
+                return found
             del _clients[key]
             found.close()
     # Before it is opened: two concurrent threads then open the same client.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,40 @@ def test_threads_that_come_at_the_same_time_open_one_client(
     with one:
         assert one is other
         assert opened == {id(one)}
+
+
+@volume_backends("embedded")
+def test_threads_that_come_at_the_same_time_replace_a_stale_client_once(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(2)
+    stale: set[int] = set()
+    closed: list[int] = []
+
+    class Client(S3kSyncClient):
+        def close(self, **options: Any) -> None:
+            closed.append(id(self))
+            super().close(**options)
+
+    class Clients(dict[tuple[int, VolumeConfig], S3kSyncClient]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            with suppress(threading.BrokenBarrierError):
+                together.wait(1)  # another thread has found the same
+            return found
+
+    monkeypatch.setattr(worker_client, "S3kSyncClient", Client)
+    monkeypatch.setattr(worker_client, "_clients", {})
+    monkeypatch.setattr(worker_client, "_is_current", lambda opened: id(opened) not in stale)
+    before = worker_client.client(volume)
+    stale.add(id(before))
+    monkeypatch.setattr(worker_client, "_clients", Clients(worker_client._clients))
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(worker_client.client, [volume, volume])
+    with one:
+        assert one is other is not before
+        assert closed == [id(before)]
+        assert before.closed
 
 
 @volume_backends("embedded")
