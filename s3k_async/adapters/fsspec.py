@@ -32,7 +32,6 @@ from s3k_async.adapters.fsspec_reading import FILES
 from s3k_async.adapters.fsspec_transfer import (
     FileTasks,
     GatheredWrites,
-    file_tasks,
     gathered_writes,
     upload,
 )
@@ -145,7 +144,7 @@ class S3kFileSystem(UpdatableFileSystem):
         together = not self.in_transaction and (recursive or not isinstance(source, str))
         kwargs["batch_size"] = batch_size or self.batch_size or (GATHERED if together else FILES)
         if not together:
-            async with file_tasks() as tasks:
+            async with FileTasks() as tasks:
                 return await super()._put(
                     source, target, recursive=recursive, tasks=tasks, **kwargs
                 )
@@ -243,7 +242,7 @@ class S3kFileSystem(UpdatableFileSystem):
             raise error
 
     async def _copy(self, path1: Any, path2: Any, recursive: bool = False, **kwargs: Any) -> None:
-        async with file_tasks() as tasks:
+        async with FileTasks() as tasks:
             await super()._copy(
                 texts(path1), texts(path2), recursive=recursive, tasks=tasks, **kwargs
             )

@@ -7,11 +7,11 @@ import io
 import logging
 import os
 import warnings
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from fsspec.asyn import AbstractAsyncStreamedFile
-from fsspec.caching import caches
 from fsspec.spec import AbstractBufferedFile
 
 from s3k_async.adapters.fsspec_arguments import block_size_of
@@ -49,6 +49,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     in order, its checksum is verified with the last bytes. Every read may raise DataMissingError,
     CorruptDataError, StreamClosedError.
     """
+
+    cache: Any
 
     def __init__(
         self,
@@ -162,15 +164,10 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
             raise StreamClosedError("the file is closed", path=self.path)
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._renew_cache()
-
-    def _renew_cache(self) -> None:
-        """In a forked child, replace a cache that would wait for a thread of the parent, or for a
-        lock that the thread may have held."""
-        if self._cache_type in THREADED_CACHES:
-            make = caches[self._cache_type]
-            options = self._cache_options or {}
-            self.cache = make(self.blocksize, self._fetch_range, self.size, **options)
+            if self._cache_type in THREADED_CACHES:
+                # It would wait for a thread of the parent, or for a lock that this may have held;
+                # a copy has its own.
+                self.cache = copy(self.cache)
 
 
 def _reopened(

@@ -16,7 +16,7 @@ from s3k_async.adapters import fsspec_listing as looking
 from s3k_async.adapters.fsspec_arguments import Range, need_depth, ranges_of, texts
 from s3k_async.adapters.fsspec_base import VolumeFileSystem, blocking
 from s3k_async.adapters.fsspec_listing import Info, info_of, status_of
-from s3k_async.adapters.fsspec_transfer import FileTasks, download, download_into, file_tasks
+from s3k_async.adapters.fsspec_transfer import FileTasks, download, download_into
 from s3k_async.client import volume_of
 from s3k_async.errors import (
     InvalidPathError,
@@ -344,7 +344,7 @@ class ReadableFileSystem(VolumeFileSystem):
 
     async def _get(self, rpath: Any, lpath: Any, recursive: bool = False, **kwargs: Any) -> Any:
         kwargs["batch_size"] = kwargs.get("batch_size") or self.batch_size or FILES
-        async with file_tasks() as tasks:
+        async with FileTasks() as tasks:
             return await super()._get(
                 texts(rpath), texts(lpath), recursive=recursive, tasks=tasks, **kwargs
             )

@@ -13,7 +13,7 @@ from contextlib import (
     nullcontext,
 )
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -32,7 +32,6 @@ __all__ = [
     "GatheredWrites",
     "download",
     "download_into",
-    "file_tasks",
     "gathered_writes",
     "upload",
 ]
@@ -47,7 +46,8 @@ LARGE_FILES = 16
 
 class FileTasks:
     """The tasks that fsspec creates for the files of a call. fsspec leaves them running if the call
-    is cancelled, so that they would outlive it."""
+    is cancelled, so that they would outlive it: for `async with`, whose end cancels those that
+    remain, and any that begin later, and waits for them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -55,7 +55,7 @@ class FileTasks:
 
     @contextmanager
     def task(self) -> Iterator[None]:
-        """Context of the task of a file, which `end` cancels."""
+        """Context of the task of a file."""
         if self._over:
             raise asyncio.CancelledError
         task = asyncio.current_task()
@@ -66,27 +66,16 @@ class FileTasks:
         finally:
             self._tasks.discard(task)
 
-    def end(self) -> None:
-        """Cancel the remaining tasks, and any that begin later."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         self._over = True
-        for task in self._tasks:
+        left = list(self._tasks)
+        for task in left:
             task.cancel()
-
-    async def ended(self) -> None:
-        """Wait for the tasks that `end` has cancelled."""
-        if left := list(self._tasks):
+        if left:
             await to_the_end(partial(asyncio.wait, left))
-
-
-@asynccontextmanager
-async def file_tasks() -> AsyncIterator[FileTasks]:
-    """FileTasks that are cancelled and awaited at the end of the body."""
-    tasks = FileTasks()
-    try:
-        yield tasks
-    finally:
-        tasks.end()
-        await tasks.ended()
 
 
 class GatheredWrites(FileTasks):
@@ -141,11 +130,8 @@ async def gathered_writes(client: S3kClient, *, overwrite: bool) -> AsyncIterato
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writes.run)
-            try:
+            async with writes:
                 yield writes
-            finally:
-                writes.end()
-                await writes.ended()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise_first(group)
