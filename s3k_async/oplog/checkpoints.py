@@ -198,6 +198,11 @@ class CheckpointWriter:
         if self._size >= self._part_bytes:
             await self._end_part()
 
+    def keys(self) -> list[str]:
+        """The keys of all objects that it may have written: manifest, parts, and the part whose
+        request is under way or has failed."""
+        return [self._written.key, *map(self._written.part_key, range(len(self._parts) + 1))]
+
     async def finish(self, segments: Iterable[str]) -> Checkpoint:
         """Write the manifest, which makes the checkpoint valid. `segments`: those that it covers,
         as `SegmentIds`. Raises the store's errors."""

@@ -4,7 +4,9 @@ The order makes every crash harmless. Before the manifest is written nothing has
 without one are not read, and a later compaction removes them. Afterwards each removal is of content
 that the checkpoint has as well: entries in any order, because an entry never outweighs a checkpoint
 of the same version; segments in any order, because the manifest covers them. The next run removes
-leftovers.
+leftovers. Of a volume that is destroyed meanwhile there is no next run, so that the compaction
+removes its own checkpoint: it reads the volume record after its last write, and destruction lists
+the log after it has marked the record.
 
 Concurrent compactions are harmless: each writes a checkpoint of its own, and removes only the
 objects it has read. Entries and segments that are pending or hold an operation of unknown outcome
@@ -18,14 +20,19 @@ everything older.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blobs import MAX_DELETION, BlobStore
 from s3k_async.backends.ports.pagination import list_all
-from s3k_async.errors import LeaseExpiredError, PartialFailureError, PermissionDeniedError
+from s3k_async.errors import (
+    LeaseExpiredError,
+    PartialFailureError,
+    PermissionDeniedError,
+    VolumeNotFoundError,
+)
 from s3k_async.model import Progress
 from s3k_async.oplog.checkpoints import (
     MANIFESTS,
@@ -81,7 +88,8 @@ class Compaction:
 
 
 class Compactor:
-    """Compaction of one log. `directory`: of the temporary file (about the size of the log)."""
+    """Compaction of one log. `directory`: of the temporary file (about the size of the log).
+    `need_volume` raises VolumeNotFoundError if the volume of the log was destroyed."""
 
     def __init__(
         self,
@@ -91,11 +99,13 @@ class Compactor:
         grace: float = GRACE_SECONDS,
         directory: str | None = None,
         part_bytes: int = PART_BYTES,
+        need_volume: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._blobs = blobs
         self._runtime = runtime
         self._directory = directory
         self._part_bytes = part_bytes
+        self._need_volume = need_volume
         self._reader = LogReader(blobs)
         self._grace = grace
         self._since = runtime.monotonic()
@@ -108,8 +118,8 @@ class Compactor:
         objects.
 
         Damage is reported and kept. Raises the store's errors, LeaseExpiredError for a run over its
-        time limit, and PartialFailureError for objects that could not be removed: the next run
-        continues.
+        time limit, VolumeNotFoundError if the volume was destroyed since, and PartialFailureError
+        for objects that could not be removed: the next run continues.
         """
         tell = progress or (lambda _: None)
         done = Compaction()
@@ -127,11 +137,16 @@ class Compactor:
                 writer = CheckpointWriter(
                     self._blobs, self._runtime.uuid(), self._began_ms, part_bytes=self._part_bytes
                 )
-            await self._write(sorter, writer, done)
-            if writer is not None:
+            if writer is None:
+                await self._write(sorter, None, done)
+                return done
+            try:
+                await self._write(sorter, writer, done)
                 await self._need_time()
                 done.checkpoint = (await writer.finish(segments)).id
-                await self._remove(sorter, done, tell)
+            finally:
+                await self._need_volume_of(writer)
+            await self._remove(sorter, done, tell)
         return done
 
     async def _begin(self, *, dry_run: bool) -> None:
@@ -267,6 +282,25 @@ class Compactor:
         return tombstone.operation.time_ms <= self._forgotten_ms and all(
             record.operation == tombstone.operation for record in group
         )
+
+    async def _need_volume_of(self, writer: CheckpointWriter) -> None:
+        """Remove the checkpoint again if the volume was destroyed. Nothing that it covers has been
+        removed so far, so that this is also harmless if only the table was lost."""
+        if self._need_volume is None:
+            return
+        try:
+            await self._need_volume()
+        except VolumeNotFoundError as error:
+            failures = await self._blobs.delete_many(writer.keys())
+            if failures:
+                raise PartialFailureError(
+                    f"the volume was destroyed during the compaction, and {len(failures)} objects "
+                    "of the new checkpoint could not be removed; delete them with the tools of the "
+                    "service",
+                    path=self._blobs.uri(failures[0].key),
+                    failures=[(failure.key, failure.error) for failure in failures],
+                ) from error
+            raise
 
     async def _need_time(self) -> None:
         elapsed_ms = await self._blobs.now_ms() - self._began_ms

@@ -102,6 +102,7 @@ __all__ = [
     "lock_is_held",
     "locked_message",
     "mark_destroying",
+    "need_item",
     "need_retention",
     "read_trash_retention",
     "require_flags",
@@ -637,7 +638,7 @@ async def find_or_repair(
             require_tag(stored, tagged, where)
             if tagged is None and tags and not destroying:
                 # The volume may have been removed since the first read, and its tag with it.
-                await _need_item(store, stored, where)
+                await need_item(store, stored, where)
                 await _write_tag(table, stored, runtime, policy, where)
             return stored
         if tagged is not None and await _restore_item(store, tagged, runtime, where):
@@ -755,7 +756,7 @@ async def read_trash_retention(store: ItemStore, record: VolumeRecord, where: st
     read when the volume was opened. Raises VolumeNotFoundError."""
     if record.trash_retention is None:
         return None
-    item = await _need_item(store, record, where)
+    item = await need_item(store, record, where)
     return VolumeRecord.from_item(item, where).trash_retention
 
 
@@ -775,7 +776,7 @@ async def change_trash_retention(
             path=where,
         )
     for _ in range(_ATTEMPTS):
-        item = await _need_item(store, record, where)
+        item = await need_item(store, record, where)
         if LOCK in item:
             raise BusyError(locked_message(item, runtime.now_ms()), path=where)
         before = VolumeRecord.from_item(item, where).trash_retention
@@ -791,8 +792,9 @@ async def change_trash_retention(
     raise BusyError("gave up: concurrent changes to the volume record", path=where)
 
 
-async def _need_item(store: ItemStore, record: VolumeRecord, where: str) -> Item:
-    """The record item of an open volume. Raises VolumeNotFoundError."""
+async def need_item(store: ItemStore, record: VolumeRecord, where: str) -> Item:
+    """The record item of an open volume. Raises VolumeNotFoundError if the volume was destroyed, or
+    is being destroyed."""
     item = await store.get(RECORD_KEY)
     if item is None or item.get(STATE) == DESTROYING or item["volume_id"] != record.volume_id:
         raise VolumeNotFoundError("the volume was removed since it was opened", path=where)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from s3k_async._core.runtime import SYSTEM, Runtime
@@ -19,6 +21,7 @@ from s3k_async.backends.ports.service_inspection import TableInspection
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    BusyError,
     DirectoryNotEmptyError,
     NotAVolumeError,
     PartialFailureError,
@@ -55,6 +58,19 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DATA: Final = re.compile(rf"{_UUID}\.id={_UUID}")
 _LOG: Final = re.compile(r"(entries|segments|checkpoints|audit|quarantine)/.+")
 _BATCH: Final = 1000
+_PASSES: Final = 4
+"""Number of times that the locations are cleared: normally twice, of which the second finds
+nothing."""
+
+
+@dataclass(slots=True)
+class _Cleared:
+    """The objects that were found in locations."""
+
+    own: int = 0
+    """Those of the volume, which were deleted."""
+    foreign: int = 0
+    """Others, without marks, which are kept."""
 
 
 async def destroy_volume(
@@ -68,14 +84,17 @@ async def destroy_volume(
 
     In a shared table only the volume's items are removed; the table is kept, even without volumes.
     The volume must not be in use: it is marked first, so that it cannot be opened; clients with the
-    volume open notice within seconds; only in a shared table does destruction wait for them.
+    volume open notice within seconds. In a shared table destruction waits for them; elsewhere only
+    if they have written objects since it began.
     Without `force` only a volume without files, directories and multipart uploads is removed
     (DirectoryNotEmptyError). Only the volume's own objects are deleted: bytes and log below its
     scope, in locations with the mark of the volume and of its table; a bucket is kept. For a volume
     without a scope, the data objects that its table or log references are deleted. Raises
     VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
     `s3k-1.0`, PermissionDeniedError for a table with deletion protection (nothing is deleted),
-    PartialFailureError for objects that could not be deleted.
+    BusyError (clients still write objects, or another client holds the exclusive lock),
+    PartialFailureError for objects that could not be deleted. After either, a repeated call
+    continues.
     """
     where = config.where
     if config.kind == "s3k-1.0":
@@ -122,7 +141,7 @@ async def destroy_volume(
             # with the prefix.
             await runtime.sleep(QUIET_SECONDS)
         if record.scope:
-            left = await _clear_scope(record, data, log, hot)
+            left = await _clear_scope(record, data, log, hot, where, runtime)
         else:
             left = await _clear_named(
                 items,
@@ -130,6 +149,8 @@ async def destroy_volume(
                 data,
                 log,
                 None if log is None else log_location(config).prefix_within(config.data),
+                where,
+                runtime,
             )
         if config.table_prefix:
             whole, _ = connections.whole_table()
@@ -196,21 +217,31 @@ async def _clear_scope(
     data: RetryingBlobs,
     log: RetryingBlobs | None,
     hot: RetryingBlobs | None,
+    where: str,
+    runtime: Runtime,
 ) -> int:
     """Delete the objects below a volume's scope in its locations, the marks last; returns the
     number of foreign objects. Empty locations are removed."""
-    left = 0
     places = [
         (place, own_keys)
         for place, own_keys in ((log, _LOG), (hot, _DATA), (data, _DATA))
         if place and await place.exists()
     ]
-    for place, own_keys in places:
-        own = place.below(record.scope)
-        left += await _clear(own, own_keys)
-        async for upload in own.list_uploads():
-            if upload.key:
-                await own.abort_upload(upload)
+
+    async def clear() -> _Cleared:
+        found = _Cleared()
+        for place, own_keys in places:
+            own = place.below(record.scope)
+            cleared = await _clear(own, own_keys)
+            found.own += cleared.own
+            found.foreign += cleared.foreign
+            async for upload in own.list_uploads():
+                if upload.key:
+                    await own.abort_upload(upload)
+        return found
+
+    left = await _until_clear(clear, where, runtime)
+    for place, _ in places:
         await withdraw(place, record.volume_id)
     for place, _ in places:
         await place.drop(if_empty=True)
@@ -223,6 +254,8 @@ async def _clear_named(
     data: RetryingBlobs,
     log: RetryingBlobs | None,
     within: str | None,
+    where: str,
+    runtime: Runtime,
 ) -> int:
     """As `_clear_scope`, for a volume without a scope: only data referenced by its table and log;
     other objects may belong to another volume. `within`: the log's prefix in the data location.
@@ -235,13 +268,32 @@ async def _clear_named(
         async for info in list_all(data):
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
-        left += await _clear(log, _LOG)
+        left += await _until_clear(partial(_clear, log, _LOG), where, runtime)
         await withdraw(log, record.volume_id)
         await log.drop(if_empty=True)
     if await data.exists():
         await withdraw(data, record.volume_id)
         await data.drop(if_empty=True)
     return left
+
+
+async def _until_clear(
+    clear: Callable[[], Awaitable[_Cleared]], where: str, runtime: Runtime
+) -> int:
+    """Clear locations until nothing is found there; returns the number of foreign objects. What
+    the second pass finds was written by an open client, and the later ones wait until such clients
+    have noticed that the volume is being destroyed. Raises BusyError."""
+    for number in range(_PASSES):
+        if number > 1:
+            await runtime.sleep(QUIET_SECONDS)
+        found = await clear()
+        if not found.own:
+            return found.foreign
+    raise BusyError(
+        f"clients still use the volume: {found.own} objects were written to it while it was being "
+        "destroyed; end these clients, and repeat s3k destroy to finish",
+        path=where,
+    )
 
 
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
@@ -271,20 +323,21 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
-async def _clear(blobs: RetryingBlobs, own_keys: re.Pattern[str]) -> int:
-    """Delete the objects with matching keys; returns the number of others."""
-    left = 0
+async def _clear(blobs: RetryingBlobs, own_keys: re.Pattern[str]) -> _Cleared:
+    """Delete the objects with matching keys."""
+    found = _Cleared()
     batch: list[str] = []
     async for info in list_all(blobs):
         if own_keys.fullmatch(info.key):
             batch.append(info.key)
+            found.own += 1
         else:
-            left += info.key != CLAIM
+            found.foreign += info.key != CLAIM
         if len(batch) >= _BATCH:
             await _delete(blobs, batch)
             batch = []
     await _delete(blobs, batch)
-    return left
+    return found
 
 
 async def _delete(blobs: RetryingBlobs, keys: list[str]) -> None:

@@ -14,7 +14,7 @@ from s3k_async._core.retry import RetryPolicy
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ballast import Ballast
 from s3k_async.backends.ports.blobs import BlobStore
-from s3k_async.backends.ports.items import ItemStore, ItemTable
+from s3k_async.backends.ports.items import Item, ItemStore, ItemTable
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
 from s3k_async.backends.retrying.retrying_items import RetryingItems
 from s3k_async.config import BlobLocation, Tuning, VolumeConfig
@@ -47,6 +47,7 @@ from s3k_async.txn.volume_record import (
     find_or_repair,
     load_or_repair,
     location_text,
+    need_item,
 )
 from s3k_async.volumes.claims import require_claim, table_identity
 from s3k_async.volumes.connections import VolumeConnections, hot_location, log_location
@@ -105,6 +106,11 @@ class Volume:
         """Whether another client has opened the same volume, perhaps by another address."""
         volume_id = self.record.volume_id  # empty for a volume of S3-FileSystem 1.0
         return self is other or (volume_id != "" and volume_id == other.record.volume_id)
+
+    async def need_record(self) -> Item:
+        """The record item as it is now. Raises VolumeNotFoundError if the volume was destroyed
+        since it was opened, or is being destroyed."""
+        return await need_item(self.items, self.record, self.config.where)
 
     def freeing_space(self) -> AbstractContextManager[None]:
         """Context of calls that free space: on a full disk they may use the space of an embedded

@@ -220,7 +220,9 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
             if opened.log_blobs is None:
                 raise UnsupportedError("the volume has no operation log")
             with opened.freeing_space(), invocation.meter("compact") as meter:
-                compactor = Compactor(opened.log_blobs, SYSTEM, grace=grace)
+                compactor = Compactor(
+                    opened.log_blobs, SYSTEM, grace=grace, need_volume=opened.need_record
+                )
                 return await compactor.run(dry_run=not yes, progress=meter.part())
         finally:
             await opened.close()
