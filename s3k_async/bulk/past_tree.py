@@ -27,6 +27,9 @@ WHERE excluded.since > past.since
 """
 ROWS_AT_ONCE = 1000
 _UNKNOWN_PLACE: Final = "the log does not show where the file was at that time"
+_FIRST_FILE: Final = 2
+"""The version of the first content of a file, after its reservation."""
+_FIRST_DIRECTORY: Final = 1
 _OUTSIDE: Final = "the file was elsewhere at that time, and is not restored there"
 
 
@@ -41,12 +44,24 @@ class UnknownState:
 class PastTree:
     """The entries at and below a path at a time, until they are taken. Closes with its log."""
 
-    def __init__(self, log: SortedLog, store: MetadataStore, path: str, time_ms: int) -> None:
+    def __init__(
+        self,
+        log: SortedLog,
+        store: MetadataStore,
+        path: str,
+        time_ms: int,
+        history_ms: int | None = None,
+    ) -> None:
+        """`history_ms`: since when the log has every operation; None: it was not compacted."""
         self.unknown: list[UnknownState] = []
         self._log = log
         self._store = store
         self._path = path
         self._time_ms = time_ms
+        self._history_ms = time_ms if history_ms is None else history_ms
+        self._uncertain: frozenset[str] = frozenset()
+        """In layout `tree`, later paths of the directories whose places at that time are not
+        known."""
         self._directories: dict[str, str] | None = None
         self._database = log.sorter.database
         self._database.execute(_SCHEMA)
@@ -80,6 +95,8 @@ class PastTree:
         """In layout `tree`, the path of a directory at that time; None if it had none at or below
         the path."""
         found = (self._directories or {}).get(object_id)
+        if found is not None and self._is_uncertain(found):
+            return None
         return found if found is not None and is_below(found, self._path) else None
 
     def reason_to_keep(self, entry: Entry) -> str:
@@ -89,31 +106,45 @@ class PastTree:
         if not records:
             return _UNKNOWN_PLACE if entry.ctime * 1000 <= self._time_ms else ""
         history = history_of(records)
-        if self._is_undecided(history):
+        if self._is_undecided(history) or self._is_compacted(history):
             return _UNKNOWN_PLACE
         state = next((each for each in history.states if each.was_at(self._time_ms)), None)
         if state is None:
-            return _UNKNOWN_PLACE if self._is_compacted(history) else ""
+            return ""
         path = self._path_of(state.entry)
+        if path is not None and self._is_uncertain(path):
+            return _UNKNOWN_PLACE
         is_among = path is not None and is_below(path, self._path)
         return "" if is_among or state.entry.is_reservation else _OUTSIDE
 
-    def _paths_of_directories(self) -> dict[str, str] | None:
-        found = [
-            (state.entry.id, state.entry.entry_key)
-            for records in self._log.directories()
-            for state in history_of(records).states
-            if state.entry.is_dir and state.was_at(self._time_ms)
-        ]
-        return self._store.layout.scanned_paths(found)
+    def _paths_of_directories(self) -> dict[str, str]:
+        found: list[tuple[str, str]] = []
+        compacted: list[str] = []
+        for records in self._log.directories():
+            history = history_of(records)
+            found += [
+                (state.entry.id, state.entry.entry_key)
+                for state in history.states
+                if state.entry.is_dir and state.was_at(self._time_ms)
+            ]
+            if self._is_compacted(history):
+                compacted.append(history.object_id)
+        paths = self._store.layout.scanned_paths(found) or {}
+        self._uncertain = frozenset(paths[each] for each in compacted if each in paths)
+        return paths
 
     def _add(self, history: ObjectHistory, rows: list[tuple[str, int, str]]) -> None:
+        if self._is_compacted(history):
+            self._note_compacted(history.states[0].entry)
+            return
         state = next((each for each in history.states if each.was_at(self._time_ms)), None)
         if state is None:
-            self._note_compacted(history)
             return
         path = self._path_of(state.entry)
         if path is None or path == ROOT or not is_below(path, self._path):
+            return
+        if self._is_uncertain(path):
+            self._note_compacted(state.entry)
             return
         if self._is_undecided(history):
             reason = "an operation on it was interrupted: s3k fsck repair decides it"
@@ -121,13 +152,15 @@ class PastTree:
         elif state.entry.is_dir or not state.entry.is_reservation:
             rows.append((path, state.since_ms, json.dumps(entry_document(state.entry))))
 
-    def _note_compacted(self, history: ObjectHistory) -> None:
-        """Note a file that existed, and of whose states at the time compaction has left none."""
-        if not self._is_compacted(history):
-            return
-        path = self._path_of(history.states[0].entry)
+    def _note_compacted(self, entry: Entry) -> None:
+        """Note an entry that existed, and whose state or path at the time compaction has removed
+        from the log; with a later path."""
+        path = self._path_of(entry)
         if path is not None and is_below(path, self._path):
-            reason = "compaction has removed its history of that time from the log"
+            reason = (
+                "compaction has removed its history of that time from the log; s3k versions shows "
+                "what is left"
+            )
             self.unknown.append(UnknownState(path, reason))
 
     def _is_undecided(self, history: ObjectHistory) -> bool:
@@ -135,11 +168,20 @@ class PastTree:
         return any(operation.time_ms <= self._time_ms for operation in history.pending)
 
     def _is_compacted(self, history: ObjectHistory) -> bool:
-        """Whether a file existed at the time, and compaction has left no state of that time."""
+        """Whether an entry existed at the time, and compaction may have removed its state of that
+        time. The first version of an entry that is visible had no state before."""
         first = history.states[0] if history.states else None
-        if first is None or first.began is not None or first.entry.is_dir:
+        if first is None or first.began is not None:
             return False
-        return first.entry.ctime * 1000 <= self._time_ms < first.since_ms
+        entry = first.entry
+        if not entry.is_dir and entry.ctime * 1000 <= self._time_ms < first.since_ms:
+            return True
+        is_first = entry.version <= (_FIRST_DIRECTORY if entry.is_dir else _FIRST_FILE)
+        return first.was_at(self._time_ms) and self._time_ms < self._history_ms and not is_first
+
+    def _is_uncertain(self, path: str) -> bool:
+        """In layout `tree`, whether a path leads through a directory whose place is not known."""
+        return any(is_below(path, each) for each in self._uncertain)
 
     def _path_of(self, entry: Entry) -> str | None:
         """The path of an entry at that time; None if no path led to it."""

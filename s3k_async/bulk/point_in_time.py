@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from s3k_async._core.concurrency import gather, run_all
 from s3k_async._core.worker_threads import in_thread
-from s3k_async.bulk.file_versions import LOOKS, has_data, read_log, was_there
+from s3k_async.bulk.file_versions import LOOKS, has_data, log_of, read_log, was_there
 from s3k_async.bulk.past_tree import PastTree
 from s3k_async.bulk.publish import ProgressCallback, ProgressTally
 from s3k_async.bulk.undeletion import bring_back_many, kept_attributes, replace_by
@@ -56,6 +56,10 @@ class PastResult:
     """All differences, by path."""
     done: ChangeResult
     """The changes that were made, with those that failed; nothing for a dry run."""
+    history_ms: int | None = None
+    """If the time is before this one, epoch milliseconds, since which the log has every operation:
+    compaction has removed earlier ones, so that files that were deleted or moved before may be
+    missing among the changes. None if the history of the time is complete."""
 
     @property
     def unrecoverable(self) -> int:
@@ -89,22 +93,27 @@ async def restore_to(
     volume.store.access.require_superuser("restore a subtree to an earlier time", path)
     log = await read_log(volume, path)
     try:
-        past = PastTree(log, volume.store, path, time_ms)
+        history_ms = await log_of(volume, path).checkpoints.history_ms()
+        if history_ms is not None and history_ms <= time_ms:
+            history_ms = None
+        past = PastTree(log, volume.store, path, time_ms, history_ms)
         await in_thread(past.build)
         found = await _Comparison(volume, path, time_ms, past, delete=delete).run()
         is_there = bool(found) or path == ROOT or await volume.store.get(path) is not None
         if not is_there and not await in_thread(was_there, log, volume.store, path):
-            raise PathNotFoundError(
-                "no file or directory is or was at the path, as far as the operation log goes back",
-                path=path,
+            reason = (
+                "no file or directory is or was at the path, as far as the operation log goes back"
             )
+            if history_ms is not None:
+                reason += ": compaction has removed the complete history of that time"
+            raise PathNotFoundError(reason, path=path)
     finally:
         log.close()
     found.sort(key=lambda each: each.change.path)
     changes = tuple(each.change for each in found)
     if dry_run:
-        return PastResult(changes, ChangeResult())
-    return PastResult(changes, await _apply(volume, found, progress))
+        return PastResult(changes, ChangeResult(), history_ms)
+    return PastResult(changes, await _apply(volume, found, progress), history_ms)
 
 
 class _Comparison:

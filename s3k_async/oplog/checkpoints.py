@@ -90,6 +90,9 @@ class Checkpoint:
     parts: tuple[CheckpointPart, ...]
     segments: SegmentIds
     """The completely covered segments."""
+    history_ms: int
+    """Since when the log has every operation, epoch milliseconds; earlier ones were removed, but
+    for the last one on each object."""
 
     @property
     def key(self) -> str:
@@ -123,6 +126,7 @@ def encode_manifest(checkpoint: Checkpoint) -> bytes:
         "format": RUNS_FORMAT if checkpoint.segments.has_runs else PATH_FORMAT,
         "checkpoint": checkpoint.id,
         "time_ms": checkpoint.time_ms,
+        "history_ms": checkpoint.history_ms,
         "parts": [
             {"first": part.first, "last": part.last, "count": part.count, "sha256": part.sha256}
             for part in checkpoint.parts
@@ -144,7 +148,11 @@ def decode_manifest(data: bytes, key: str) -> Checkpoint:
     except (TypeError, ValueError) as error:
         raise LogFormatError("the manifest covers an invalid segment id", path=key) from error
     identity = read_field(document, "checkpoint", (str,), key)
-    checkpoint = Checkpoint(identity, read_field(document, "time_ms", (int,), key), parts, segments)
+    time_ms = read_field(document, "time_ms", (int,), key)
+    # Earlier versions did not write it. They removed no operation of after the start.
+    has_history = "history_ms" in document
+    history_ms = read_field(document, "history_ms", (int,), key) if has_history else time_ms
+    checkpoint = Checkpoint(identity, time_ms, parts, segments, history_ms)
     if checkpoint.key != key:
         raise LogFormatError("the manifest's content does not belong to its key", path=key)
     return checkpoint
@@ -180,7 +188,7 @@ class CheckpointWriter:
         self, blobs: BlobStore, identity: str, time_ms: int, *, part_bytes: int = PART_BYTES
     ) -> None:
         self._blobs = blobs
-        self._written = Checkpoint(identity, time_ms, (), SegmentIds())
+        self._written = Checkpoint(identity, time_ms, (), SegmentIds(), time_ms)
         self._part_bytes = part_bytes
         self._lines: list[bytes] = []
         self._size = 0
@@ -203,13 +211,16 @@ class CheckpointWriter:
         request is under way or has failed."""
         return [self._written.key, *map(self._written.part_key, range(len(self._parts) + 1))]
 
-    async def finish(self, segments: Iterable[str]) -> Checkpoint:
+    async def finish(self, segments: Iterable[str], history_ms: int | None = None) -> Checkpoint:
         """Write the manifest, which makes the checkpoint valid. `segments`: those that it covers,
-        as `SegmentIds`. Raises the store's errors."""
+        as `SegmentIds`; `history_ms`: as in `Checkpoint`, by default its time. Raises the store's
+        errors."""
         if self._lines:
             await self._end_part()
         base = self._written
-        checkpoint = Checkpoint(base.id, base.time_ms, tuple(self._parts), SegmentIds(segments))
+        since_ms = base.time_ms if history_ms is None else history_ms
+        covered = SegmentIds(segments)
+        checkpoint = Checkpoint(base.id, base.time_ms, tuple(self._parts), covered, since_ms)
         await self._blobs.put(checkpoint.key, encode_manifest(checkpoint), if_absent=True)
         return checkpoint
 
@@ -253,6 +264,13 @@ class CheckpointReader:
             except BlobNotFoundError:
                 continue  # superseded since it was listed
         return found
+
+    async def history_ms(self) -> int | None:
+        """Since when the log has every operation, epoch milliseconds; None if it was not
+        compacted."""
+        valid = await self.valid()
+        times = [each.history_ms for each in valid if isinstance(each, Checkpoint)]
+        return max(times, default=None)
 
     async def keys(self) -> frozenset[str]:
         """The keys of all manifests, without reading them."""

@@ -109,7 +109,7 @@ class Compactor:
         self._reader = LogReader(blobs)
         self._grace = grace
         self._since = runtime.monotonic()
-        self._began_ms = self._before_ms = self._forgotten_ms = 0
+        self._began_ms = self._before_ms = self._forgotten_ms = self._history_ms = 0
 
     async def run(
         self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None
@@ -143,7 +143,7 @@ class Compactor:
             try:
                 await self._write(sorter, writer, done)
                 await self._need_time()
-                done.checkpoint = (await writer.finish(segments)).id
+                done.checkpoint = (await writer.finish(segments, self._history_ms)).id
             finally:
                 await self._need_volume_of(writer)
             await self._remove(sorter, done, tell)
@@ -159,7 +159,7 @@ class Compactor:
             if not dry_run:
                 raise
             self._began_ms = self._runtime.now_ms()
-        self._before_ms = self._began_ms - int(self._grace * 1000)
+        self._before_ms = self._history_ms = self._began_ms - int(self._grace * 1000)
         self._forgotten_ms = self._began_ms - int(max(self._grace, TOMBSTONE_SECONDS) * 1000)
 
     async def _read(
@@ -205,7 +205,9 @@ class Compactor:
                 read.add(checkpoint.key)
                 if isinstance(checkpoint, DamagedLog):
                     done.damaged.append(checkpoint)
-                elif not (damaged := await self._read_one(checkpoint, sorter, done)):
+                    continue
+                self._history_ms = max(self._history_ms, checkpoint.history_ms)
+                if not (damaged := await self._read_one(checkpoint, sorter, done)):
                     whole.append(checkpoint)
                 elif damaged <= quarantined:
                     given_up.append(checkpoint)

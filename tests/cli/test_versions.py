@@ -203,3 +203,21 @@ def test_rm_permanently(cli: Cli) -> None:
     put(cli, "/d/g", b"1")
     cli.ok("rm", "-r", "--permanently", "/d")
     cli.fails(2, "rm", "--permanently", "--from", "-")
+
+
+def test_restore_to_a_time_before_a_compaction(cli: Cli, volume: str) -> None:
+    put(cli, "/d/f", b"1")
+    time.sleep(0.01)
+    at = str(cli.ok("versions", "/d/f", "--json").json_lines()[0]["since_ms"] + 1)
+    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(int(at) // 1000))}.{at[-3:]}"
+    cli.ok("mv", "/d/f", "/d/g")
+    cli.ok("mv", "/d/g", "/d/h")
+    cli.ok("oplog", "compact", volume, "--grace", "0", "--yes")
+    said = cli("restore", "/d", "--at", moment)
+    assert said.code == 9
+    assert re.fullmatch("cannot recover: /d/g: compaction .* s3k versions .*", said.lines[0])
+    assert re.search(
+        "compaction has removed .* complete since 20..-..-..T..:..:..Z$", said.lines[1]
+    )
+    summary = cli("restore", "/d", "--at", moment, "--json").json_lines()[-1]
+    assert summary["history_ms"] > int(at)

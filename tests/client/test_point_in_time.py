@@ -16,6 +16,7 @@ from s3k_async.bulk.past_tree import PastTree
 from s3k_async.errors import (
     InvalidArgumentError,
     NoSpaceError,
+    PathNotFoundError,
     S3kError,
 )
 from s3k_async.model import ChangeResult, Content, Entry
@@ -345,3 +346,73 @@ async def test_random_histories(place: Place, seed: int) -> None:
         repeated = await place.fs.restore("/", at, delete=True, dry_run=False)
         assert {each.path for each in repeated.changes} <= left
     await place.check()
+
+
+async def test_an_earlier_path_that_was_compacted_is_not_replaced_by_a_later_one(
+    place: Place, tmp_path: Path
+) -> None:
+    """Of a file that was moved twice, or written twice with an earlier modification time, a
+    compacted log has the last operation, with the state before it."""
+    fs = place.fs
+    await fs.write("/d/moved", b"1")
+    await fs.write("/d/changed", b"1")
+    await fs.write("/d/once", b"1")
+    await fs.write("/d/dir/file", b"1")
+    at = place.tick()
+    await fs.rename("/d/moved", "/d/2")
+    await fs.rename("/d/dir", "/d/dir2")
+    plant(tmp_path, {"changed": b"22"}, mtime_ms=1_000_000)
+    await synchronize(DirectoryTree(tmp_path), VolumeTree(fs, "/d"))
+    between = place.tick()
+    await fs.rename("/d/2", "/d/3")
+    await fs.rename("/d/dir2", "/d/dir3")
+    await fs.write("/d/changed", b"333")
+    await fs.write("/d/once", b"22")
+    later = place.tick()
+    await fs.delete("/d/3")
+    await compacted(place)
+    kept = {"/d/2", "/d/changed", "/d/dir2/file", "/d/3"}
+    for time in (at, between):
+        result = await fs.restore("/d", time, delete=True)
+        kinds = {each.path: each.kind for each in result.changes if each.kind != "delete"}
+        assert kinds.pop("/d/once") == "replace"
+        assert set(kinds.values()) == {"none"}
+        assert kinds.keys() & kept == kinds.keys() - {"/d/dir2", "/d/dir3/file"}
+        assert not any(each.kind == "delete" for each in result.changes)
+        assert result.history_ms is not None
+        assert result.history_ms > later
+    with pytest.raises(PathNotFoundError, match="compaction"):
+        await fs.restore("/d/moved", at)
+
+
+async def test_a_compaction_keeps_the_history_of_its_grace_period(place: Place) -> None:
+    """Also after a later compaction with a longer grace period, and of a file that was moved before
+    the time."""
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    await fs.rename("/d/a", "/d/b")
+    place.clock.advance(100)
+    at = place.tick()
+    await fs.rename("/d/b", "/d/c")
+    await compacted(place, grace=60.0)
+    result = await fs.restore("/d", at, delete=True)
+    assert {each.path: each.kind for each in result.changes} == {
+        "/d/b": "create",
+        "/d/c": "delete",
+    }
+    assert result.history_ms is None
+    place.clock.advance(1000)
+    await compacted(place)
+    assert (await fs.restore("/d", at)).history_ms is not None
+    await fs.write("/d/a", b"1")
+    place.clock.advance(1000)
+    await compacted(place, grace=10_000.0)
+    result = await fs.restore("/d", at)
+    assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/b")]
+
+
+async def compacted(place: Place, grace: float = 0.0) -> None:
+    volume = place.fs._volume()
+    assert volume.log_blobs is not None
+    await volume.log.drained()
+    await Compactor(volume.log_blobs, place.runtime, grace=grace).run(dry_run=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -28,9 +29,10 @@ from s3k_async.oplog.checkpoints import (
     CheckpointReader,
     CheckpointWriter,
     decode_manifest,
+    encode_manifest,
 )
 from s3k_async.oplog.compaction import TOMBSTONE_SECONDS, Compaction, Compactor
-from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.entries import LogRecord, Operation, seal
 from s3k_async.oplog.log_reader import DamagedLog, LogReader, ObjectState, latest
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.testing import Call, Died, FaultPlan, Moment
@@ -574,3 +576,22 @@ async def test_a_checkpoint_outweighs_nothing_that_is_newer() -> None:
     later = replace(life.renamed(moved, "/later"), time_ms=life.clock.now_ms())
     await life.log.begin([later])
     assert [record.operation for record in (await life.truths())[one.object_id].pending] == [later]
+
+
+async def test_a_manifest_has_the_time_since_which_the_log_is_complete() -> None:
+    """Of all checkpoints that it replaces the latest one; an older manifest has only its time."""
+    life = await lived()
+    began = life.clock.now_ms()
+    await life.compact(grace=60.0)
+    (first,) = await LogReader(life.blobs).checkpoints.valid()
+    assert isinstance(first, Checkpoint)
+    assert first.history_ms == began - 60_000
+    life.clock.advance(10)
+    await life.commit(life.made("/later"))
+    life.clock.advance(10)
+    await life.compact(grace=10_000.0)
+    assert await LogReader(life.blobs).checkpoints.history_ms() == began - 60_000
+    document = json.loads(encode_manifest(first).splitlines()[0])
+    del document["history_ms"]
+    older = decode_manifest(seal(json.dumps(document).encode() + b"\n"), first.key)
+    assert older == replace(first, history_ms=first.time_ms)

@@ -157,7 +157,11 @@ def read_segment(data: bytes) -> None:
 
 SEGMENT_ID = re.compile(rb'"segment":"([0-9a-f-]{1,36})"')
 CHECKPOINT = Checkpoint(
-    SEGMENT, 5, (CheckpointPart(samples.FIRST, samples.SECOND, 2, "0" * 64),), SegmentIds([SEGMENT])
+    SEGMENT,
+    5,
+    (CheckpointPart(samples.FIRST, samples.SECOND, 2, "0" * 64),),
+    SegmentIds([SEGMENT]),
+    3,
 )
 
 

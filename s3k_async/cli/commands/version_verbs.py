@@ -264,11 +264,17 @@ def _say_restored(invocation: Invocation, result: PastResult, place: str, *, yes
         text = f"would make {plural(changes, 'change')} in {place} (--yes makes them)"
     if lost:
         text += f"; {plural(lost, 'path')} cannot be recovered"
+    if result.history_ms is not None:
+        text += (
+            "; compaction has removed history of that time, so that files which were deleted or "
+            f"moved may be missing: it is complete since {time_text(result.history_ms)}"
+        )
     invocation.say(
         text,
         target=place,
         changes=changes,
         unrecoverable=lost,
+        history_ms=result.history_ms,
         files=done.files,
         directories=done.directories,
         bytes=done.bytes,
