@@ -684,6 +684,8 @@ def _missing(entry: Entry) -> str:
     """The detail of a finding about missing data."""
     if entry.object_version:
         return f"the version {entry.object_version} of the adopted object was deleted"
+    if entry.physical and is_uri(entry.physical):
+        return f"the adopted object is missing, or outside of the data location: {entry.physical}"
     return "a physical object of it does not exist"
 
 

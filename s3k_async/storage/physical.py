@@ -719,9 +719,13 @@ def _reading(physical: str, version: str = "") -> Iterator[None]:
 
 
 def _outside(physical: str) -> UnsupportedError:
-    return UnsupportedError(
-        "the physical object lies outside the volume's data location", path=physical
-    )
+    reason = "the physical object lies outside the volume's data location"
+    if physical.startswith("file:"):
+        reason += (
+            ": adopted files of a directory have absolute paths; if the volume was moved, open it "
+            "by its former path (a symbolic link), or adopt them again (s3k import --adopt -f)"
+        )
+    return UnsupportedError(reason, path=physical)
 
 
 def _total(physical: str, size: int | None) -> int:

@@ -14,7 +14,7 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.client import S3kClient
-from s3k_async.config import VolumeConfig
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     ArgumentTypeError,
     BlobChangedError,
@@ -34,7 +34,7 @@ from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData
 from s3k_async.integrity.gc_rules import Ages
 from s3k_async.integrity.gc_sweep import GarbageCollector
-from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.model import ChangeResult, Progress
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.testing import Call, FaultPlan
@@ -46,6 +46,7 @@ from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill
 from tests.engines.volumes import volume_backends
 from tests.integrity.verifier import Verifier
+from tests.trees.conftest import plant
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -561,3 +562,35 @@ async def test_a_uri_of_s3a(fs: S3kClient) -> None:
     async with fs.transaction() as tx:
         await tx.adopt("/f", uri.replace("s3://", "s3a://"))
     assert await fs.physical_path("/f") == uri
+
+
+async def test_adopted_files_of_a_moved_volume_are_refused_with_a_remedy(
+    tmp_path: Path,
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+
+    def at(home: Path) -> VolumeConfig:
+        data = LocalDirectory(str(home / "data"))
+        return VolumeConfig("moved", SqliteFile(str(home / "t.sqlite")), data)
+
+    await init_volume(at(old))
+    plant(old / "data" / "in", {"a": b"adopted"})
+    async with S3kClient(config=at(old)) as fs:
+        await fs.write("/own", b"own")
+        assert (await fs.adopt_many([("/in/a", (old / "data" / "in" / "a").as_uri())])).files == 1
+    os.rename(old, new)
+    async with S3kClient(config=at(new)) as fs:
+        assert await fs.read("/own") == b"own"
+        with pytest.raises(UnsupportedError, match="former path"):
+            await fs.read("/in/a")
+        (problem,) = (await verify_volume(fs._volume())).findings
+        assert problem.kind == "data_missing"
+        assert "outside of the data location: file:" in problem.detail
+    os.symlink(new, old)
+    async with S3kClient(config=at(old)) as fs:
+        assert await fs.read("/in/a") == b"adopted"
+    async with S3kClient(config=at(new)) as fs:
+        uri = (new / "data" / "in" / "a").as_uri()
+        assert (await fs.adopt_many([("/in/a", uri)], overwrite=True)).failures == ()
+        assert await fs.read("/in/a") == b"adopted"
+        assert (await verify_volume(fs._volume())).clean
