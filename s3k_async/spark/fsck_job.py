@@ -63,7 +63,8 @@ def verify(
     `read_units`: maximum read units of the table per second for the whole job, divided equally
     among its tasks. `tasks`: of each stage, by default two for each core. `checkpoint`: a
     directory, or its URI, that executors and driver can write: a run with the same one resumes
-    after the last finished stage. It may be removed when the findings are no longer needed.
+    after the last finished stage of an interrupted one; after one that has ended it begins again,
+    and replaces the findings of that one. It may be removed when they are no longer needed.
     `progress` is called about once a second.
 
     Raises InvalidArgumentError (the directory is that of another run; a limit below one unit for
@@ -93,6 +94,7 @@ def verify(
         Findings(decided).add_to(report)
         own = frame_of(spark, [result_of("found", finding) for finding in without_id])
         findings = decided.unionAll(own).where(sf.col("tag") == "found")
+        job.end()
         return JobResult(findings.drop("tag", "line", "round", "outcome", "reason"), report)
 
 
@@ -120,8 +122,9 @@ def repair(
     to repair. Safe beside writers, with repeated tasks, and with speculation: every action is
     conditional and rechecked immediately before. The audit trail, `audit/<report.run>/` in the log
     location, has a separate name for each attempt at each part. Repeating it after an error is
-    always safe; with the same `checkpoint` it resumes. `metrics` receive an event for each repair,
-    on the driver, at the end of its stage; of a stage that an interrupted run has finished, again.
+    always safe; with the same `checkpoint` it resumes, unless the run had ended. `metrics` receive
+    an event for each repair, on the driver, at the end of its stage; of a stage that an interrupted
+    run has finished, again.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
     """
@@ -148,6 +151,7 @@ def repair(
             repairs = repairs.unionAll(of_round)
             if not more:
                 break
+        job.end()
         return JobResult(repairs, report)
 
 

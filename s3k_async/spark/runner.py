@@ -2,7 +2,8 @@
 
 A job is a function that makes a `JobRun` and calls `stage` for each of its stages. A stage is
 complete before the next begins. With a checkpoint directory its rows are Parquet in `<stage>`, and
-`<stage>.over` is written when they are complete; a repeated run skips such a stage. Without one,
+`<stage>.over` is written when they are complete; a repeated run skips such a stage, unless the run
+that has saved it was declared over (`JobRun.end`): then it begins again. Without one,
 Spark keeps the rows; if it loses them, the job fails, since a stage must not be repeated after
 later ones.
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TASKS_PER_CORE", "AnyVolume", "JobRun", "MaybeFrame", "ProgressCallback"]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 DESCRIPTION: Final = "spark.job.description"
 TICK_SECONDS: Final = 1.0
 """Interval of progress reports."""
@@ -89,6 +90,8 @@ class JobRun:
         """Whether a stage was skipped."""
         self._began = SYSTEM.monotonic()
         self._directory: str | None = None
+        self._run = ""
+        """Identifies this run and those that resume it."""
         self._progress = progress
 
     @property
@@ -102,20 +105,30 @@ class JobRun:
 
     def resume(self, directory: str | None, scope: Sequence[Any], now_ms: int = 0) -> None:
         """Save stages in a directory, a path or URI that Spark can write, and skip those already
-        saved there. `scope`: what identifies the job. Raises InvalidArgumentError if the directory
-        belongs to another job.
+        saved there, by an interrupted run; after a run that has ended, all are repeated. `scope`:
+        what identifies the job. Raises InvalidArgumentError if the directory belongs to another
+        job.
         """
         self._directory, self.now_ms = directory, now_ms
-        begun = self.saved("job")
-        if begun is None:
-            self.save("job", {"format": FORMAT, "scope": scope, "now_ms": now_ms})
-        elif (begun.get("format"), begun.get("scope")) != (FORMAT, scope):
-            raise InvalidArgumentError(
-                "the directory holds another job, or one with other options or other rows",
-                path=directory,
-            )
-        else:
-            self.now_ms = begun["now_ms"]
+        begun = self._read("job")
+        if begun is not None:
+            if (begun.get("format"), begun.get("scope")) != (FORMAT, scope):
+                raise InvalidArgumentError(
+                    "the directory holds another job, or one with other options or other rows",
+                    path=directory,
+                )
+            self._run = begun["run"]
+            if self.saved("ended") is None:
+                self.now_ms = begun["now_ms"]
+                return
+        self._run = SYSTEM.uuid()
+        job = {"format": FORMAT, "scope": scope, "now_ms": now_ms, "run": self._run}
+        self._write("job", job)
+
+    def end(self) -> None:
+        """Declare the run over: the next one with its directory begins again. It overwrites the
+        rows of this one."""
+        self.save("ended", {})
 
     def stage(
         self, name: str, text: str, schema: pa.Schema, make: Callable[[], MaybeFrame]
@@ -139,12 +152,22 @@ class JobRun:
     def save(self, name: str, document: dict[str, Any]) -> None:
         """Record that a stage has finished, with some values. Without a directory nothing is
         saved."""
+        self._write(name, {"run": self._run, "values": document})
+
+    def saved(self, name: str) -> dict[str, Any] | None:
+        """The values of a stage that this run has finished, or one that it resumes; else None."""
+        found = self._read(name)
+        if found is None or found["run"] != self._run:
+            return None
+        values: dict[str, Any] = found["values"]
+        return values
+
+    def _write(self, name: str, document: dict[str, Any]) -> None:
         if self._directory is not None:
             row = self.spark.createDataFrame([(json.dumps(document),)], "line string")
             row.coalesce(1).write.mode("overwrite").parquet(f"{self._directory}/{name}.over")
 
-    def saved(self, name: str) -> dict[str, Any] | None:
-        """The values of a finished stage; None for an unfinished one."""
+    def _read(self, name: str) -> dict[str, Any] | None:
         place = f"{self._directory}/{name}.over"
         # Spark logs a long warning when it reads a missing path.
         if self._directory is None or not exists(self.spark, place):

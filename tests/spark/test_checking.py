@@ -411,8 +411,8 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
             verify(spark, place, grace=GRACE, tasks=2, checkpoint=directory)
     with pytest.raises(InvalidArgumentError):
         verify(spark, place, grace=GRACE + 1, tasks=2, checkpoint=directory)
-    told: list[Progress] = []
-    for _ in range(2):
+    for resumed in (True, False):  # the second follows a run that has ended
+        told: list[Progress] = []
         frame, report = verify(
             spark,
             place,
@@ -423,10 +423,17 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
         )
         assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
         assert same_counts(report, expected)
-    # A slow machine reports more often.
-    assert {each.done for each in told if each.phase in {"table", "log"}} == {0}
-    data = [each.done for each in told if each.phase == "data"]
-    assert (max(data), data[-1]) == (expected.blobs, 0)
+        # A slow machine reports more often.
+        assert ({each.done for each in told if each.phase in {"table", "log"}} == {0}) == resumed
+        assert max(each.done for each in told if each.phase == "data") == expected.blobs
+    # What is changed after the end of a run is found by the next one.
+    for file in (tmp_path / "volume").glob("**/*.id=*"):
+        if "oplog" not in file.parts:
+            file.unlink()
+    changed: VerifyReport = on(place, lambda volume: verify_volume(volume, grace=GRACE))
+    assert len(changed.findings) > len(expected.findings)
+    frame, report = verify(spark, place, grace=GRACE, tasks=2, checkpoint=f"file://{directory}")
+    assert findings_in(frame) == in_order(changed.findings) == in_order(report.findings)
 
 
 @pytest.mark.slow
@@ -462,6 +469,12 @@ def test_an_interrupted_repair_goes_on(
     assert repairs.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
     assert on(places["spark"], contents) == on(places["one"], contents)
+    again = repair(
+        spark, places["spark"], grace=GRACE, tasks=2, dry_run=False, checkpoint=directory
+    ).report
+    alone = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    assert (again.rounds, again.done) == (alone.rounds, alone.done)
+    assert in_order(again.left.findings) == in_order(alone.left.findings)
 
 
 def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:

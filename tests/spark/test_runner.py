@@ -55,6 +55,17 @@ def test_a_finished_stage_is_skipped_by_the_same_job_only(
     assert made == ["doubled"]
 
 
+def test_after_the_end_of_a_run_the_next_one_begins_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made: list[str] = []
+    run(spark, tmp_path / "state", made)[0].end()
+    for number in range(2):  # the second resumes the one that begins again
+        job, numbers = run(spark, tmp_path / "state", made)
+        assert (numbers, job.resumed, job.now_ms) == ([2, 4, 6], number == 1, 8)
+        assert made == ["doubled"] * 2
+
+
 def test_without_a_directory_nothing_is_saved(spark: SparkSession) -> None:
     made: list[str] = []
     for _ in range(2):
