@@ -4195,17 +4195,31 @@ DEFECTS: tuple[Defect, ...] = (
         f"{ADOPTION}::test_an_object_that_was_replaced",
     ),
     Defect(
+        "versions: restoration to later paths of files whose history was compacted",
+        "bulk/past_tree.py",
+        "self._time_ms < self._history_ms and not is_first",
+        "False",
+        f"{POINT_IN_TIME}::test_an_earlier_path_that_was_compacted_is_not_replaced_by_a_later_one",
+    ),
+    Defect(
+        "versions: a compaction that forgets since when the log was complete",
+        "oplog/compaction.py",
+        "max(self._history_ms, checkpoint.history_ms)",
+        "self._history_ms",
+        f"{POINT_IN_TIME}::test_a_compaction_keeps_the_history_of_its_grace_period",
+    ),
+    Defect(
         "versions: restoration that deletes moved files of unknown history",
         "bulk/past_tree.py",
-        '            return _UNKNOWN_PLACE if self._is_compacted(history) else ""\n',
-        '            return ""\n',
+        "if self._is_undecided(history) or self._is_compacted(history):",
+        "if self._is_undecided(history):",
         f"{POINT_IN_TIME}::test_a_moved_file_of_unknown_history_is_not_deleted",
     ),
     Defect(
         "versions: restoration that deletes moved files with an interrupted operation",
         "bulk/past_tree.py",
-        "        if self._is_undecided(history):\n            return _UNKNOWN_PLACE\n",
-        "",
+        "if self._is_undecided(history) or self._is_compacted(history):",
+        "if self._is_compacted(history):",
         f"{POINT_IN_TIME}::test_a_moved_file_with_an_interrupted_operation_is_not_deleted",
     ),
     Defect(
@@ -4700,6 +4714,21 @@ DEFECTS: tuple[Defect, ...] = (
         f"{LISTED_PATHS}::test_a_list_from_an_editor_for_windows",
     ),
     Defect(
+        "destroy: what is written meanwhile stays",
+        "volumes/destruction.py",
+        "        if not found.own:\n            return found.foreign\n",
+        "        return found.foreign\n",
+        "tests/test_destruction.py::test_destroy_waits_for_clients_that_still_write",
+    ),
+    Defect(
+        "destroy: a compaction leaves its checkpoint",
+        "oplog/compaction.py",
+        "            failures = await self._blobs.delete_many(writer.keys())\n",
+        "            failures = []\n",
+        "tests/test_destruction.py"
+        "::test_a_compaction_during_which_the_volume_is_destroyed_leaves_nothing",
+    ),
+    Defect(
         "destroy: the data goes before a protected table refuses",
         "volumes/destruction.py",
         "        await _require_unprotected(connections, where)\n",
@@ -4836,15 +4865,15 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "shared tables: a tag is written for a volume that was removed meanwhile",
         "txn/volume_record.py",
-        "                await _need_item(store, stored, where)\n",
+        "                await need_item(store, stored, where)\n",
         "",
         f"{SHARED_TABLES}::test_a_stalled_client_does_not_restore_a_destroyed_volume",
     ),
     Defect(
         "shared tables: open clients are not waited for",
         "volumes/destruction.py",
-        "await runtime.sleep(QUIET_SECONDS)",
-        "await runtime.sleep(0)",
+        "await runtime.sleep(QUIET_SECONDS)\n        if record.scope:",
+        "await runtime.sleep(0)\n        if record.scope:",
         f"{SHARED_TABLES}::test_a_client_that_is_open_while_its_volume_is_destroyed_leaves_nothing",
     ),
     Defect(
