@@ -581,16 +581,18 @@ async def test_a_checkpoint_outweighs_nothing_that_is_newer() -> None:
 async def test_a_manifest_has_the_time_since_which_the_log_is_complete() -> None:
     """Of all checkpoints that it replaces the latest one; an older manifest has only its time."""
     life = await lived()
+    late = await life.log.begin([life.made("/late")])
+    life.clock.advance(100)
     began = life.clock.now_ms()
-    await life.compact(grace=60.0)
+    assert (await life.compact(grace=0.0)).checkpoint
     (first,) = await LogReader(life.blobs).checkpoints.valid()
     assert isinstance(first, Checkpoint)
-    assert first.history_ms == began - 60_000
+    assert first.history_ms == began
+    assert await late.commit()
     life.clock.advance(10)
-    await life.commit(life.made("/later"))
-    life.clock.advance(10)
-    await life.compact(grace=10_000.0)
-    assert await LogReader(life.blobs).checkpoints.history_ms() == began - 60_000
+    second = await life.compact(grace=50.0)
+    assert second.checkpoint not in ("", first.id)
+    assert await LogReader(life.blobs).checkpoints.history_ms() == began
     document = json.loads(encode_manifest(first).splitlines()[0])
     del document["history_ms"]
     older = decode_manifest(seal(json.dumps(document).encode() + b"\n"), first.key)

@@ -4206,7 +4206,8 @@ DEFECTS: tuple[Defect, ...] = (
         "oplog/compaction.py",
         "max(self._history_ms, checkpoint.history_ms)",
         "self._history_ms",
-        f"{POINT_IN_TIME}::test_a_compaction_keeps_the_history_of_its_grace_period",
+        "tests/oplog/test_compaction.py"
+        "::test_a_manifest_has_the_time_since_which_the_log_is_complete",
     ),
     Defect(
         "versions: restoration that deletes moved files of unknown history",
