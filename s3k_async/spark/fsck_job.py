@@ -62,9 +62,9 @@ def verify(
     objects and operations are not reported. `deep`: read every byte and compare checksums.
     `read_units`: maximum read units of the table per second for the whole job, divided equally
     among its tasks. `tasks`: of each stage, by default two for each core. `checkpoint`: a
-    directory, or its URI, that executors and driver can write: a run with the same one resumes
-    after the last finished stage of an interrupted one; after one that has ended it begins again,
-    and replaces the findings of that one. It may be removed when they are no longer needed.
+    directory, or its URI, that executors and driver can write. A run resumes there after the last
+    finished stage of an interrupted one; once a run has ended, the next one begins again, and
+    replaces its findings. It may be removed when they are no longer needed.
     `progress` is called about once a second.
 
     Raises InvalidArgumentError (the directory is that of another run; a limit below one unit for

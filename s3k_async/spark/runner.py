@@ -3,9 +3,8 @@
 A job is a function that makes a `JobRun` and calls `stage` for each of its stages. A stage is
 complete before the next begins. With a checkpoint directory its rows are Parquet in `<stage>`, and
 `<stage>.over` is written when they are complete; a repeated run skips such a stage, unless the run
-that has saved it was declared over (`JobRun.end`): then it begins again. Without one,
-Spark keeps the rows; if it loses them, the job fails, since a stage must not be repeated after
-later ones.
+that saved it has ended (`JobRun.end`): then it begins again. Without one, Spark keeps the rows; if
+it loses them, the job fails, since a stage must not be repeated after later ones.
 
 Counts come from rows, each of which exists once. Accumulators count repeated tasks again and serve
 only for progress and for the requests of tasks.
@@ -126,8 +125,7 @@ class JobRun:
         self._write("job", job)
 
     def end(self) -> None:
-        """Declare the run over: the next one with its directory begins again. It overwrites the
-        rows of this one."""
+        """End the run: the next one with its directory begins again, and overwrites its rows."""
         self.save("ended", {})
 
     def stage(
