@@ -21,9 +21,10 @@ from s3k_async.errors import (
     BusyError,
     PartialFailureError,
     PermissionDeniedError,
+    S3kError,
     VolumeNotFoundError,
 )
-from s3k_async.oplog.checkpoints import PARTS
+from s3k_async.oplog.checkpoints import MANIFESTS, PARTS
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.txn.volume_lock import QUIET_SECONDS
@@ -117,6 +118,42 @@ async def test_a_compaction_while_the_volume_is_being_destroyed_leaves_nothing()
             return
         assert await left(config) == set(), number
     raise AssertionError("it never ended")
+
+
+async def test_a_write_while_the_volume_is_being_destroyed_leaves_nothing() -> None:
+    for number in range(1, 100):
+        config, plan = await in_memory(), FaultPlan()
+        async with S3kClient(config=config) as fs:
+
+            async def late(fs: S3kClient = fs) -> None:
+                with suppress(S3kError):
+                    await fs.write("/d/late", b"late")
+
+            once(number, late, plan)
+            await under(plan, destroy_volume(config, force=True, runtime=HURRIED))
+        if plan.gate is not None:
+            return
+        assert await left(config) == set(), number
+    raise AssertionError("it never ended")
+
+
+async def test_a_compaction_without_the_record_of_its_volume_writes_no_manifest() -> None:
+    config, plan = await in_memory(), FaultPlan()
+    volume = await under(plan, open_volume(config))
+    assert volume.log_blobs is not None
+    before = await left(config)
+
+    async def lost() -> None:
+        raise VolumeNotFoundError("no record", path="/")
+
+    compactor = Compactor(volume.log_blobs, SYSTEM, grace=-100.0, part_bytes=300, need_volume=lost)
+    with pytest.raises(VolumeNotFoundError):
+        await compactor.run(dry_run=False)
+    await volume.close()
+    written = [call.key.partition("/")[2] for call in plan.calls if call.method == "put"]
+    assert [key for key in written if key.startswith(PARTS)]
+    assert not [key for key in written if key.startswith(MANIFESTS)]
+    assert await left(config) == before
 
 
 async def test_a_compaction_does_not_create_a_destroyed_directory_again(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from s3k_async import _native
+from s3k_async._core.paths import ancestors
 from s3k_async.bulk.publish import is_below
 from s3k_async.integrity.sorted_log import SortedLog
 from s3k_async.model import ROOT, Entry
@@ -135,7 +136,10 @@ class PastTree:
 
     def _add(self, history: ObjectHistory, rows: list[tuple[str, int, str]]) -> None:
         if self._is_compacted(history):
-            self._note_compacted(history.states[0].entry)
+            first = history.states[0].entry
+            # In layout `path` the log has a path for each file below a directory.
+            if self._directories is not None or not first.is_dir:
+                self._note_compacted(first)
             return
         state = next((each for each in history.states if each.was_at(self._time_ms)), None)
         if state is None:
@@ -173,6 +177,8 @@ class PastTree:
         first = history.states[0] if history.states else None
         if first is None or first.began is not None:
             return False
+        if first.ended is not None and first.ended.time_ms <= self._time_ms:
+            return False
         entry = first.entry
         if not entry.is_dir and entry.ctime * 1000 <= self._time_ms < first.since_ms:
             return True
@@ -181,7 +187,7 @@ class PastTree:
 
     def _is_uncertain(self, path: str) -> bool:
         """In layout `tree`, whether a path leads through a directory whose place is not known."""
-        return any(is_below(path, each) for each in self._uncertain)
+        return bool(self._uncertain) and not self._uncertain.isdisjoint((path, *ancestors(path)))
 
     def _path_of(self, entry: Entry) -> str | None:
         """The path of an entry at that time; None if no path led to it."""

@@ -57,9 +57,9 @@ class PastResult:
     done: ChangeResult
     """The changes that were made, with those that failed; nothing for a dry run."""
     history_ms: int | None = None
-    """If the time is before this one, epoch milliseconds, since which the log has every operation:
-    compaction has removed earlier ones, so that files that were deleted or moved before may be
-    missing among the changes. None if the history of the time is complete."""
+    """Since when the log has every operation, epoch milliseconds, if the requested time is earlier:
+    files that were deleted or moved before may then be missing among the changes. None if the
+    history of the requested time is complete."""
 
     @property
     def unrecoverable(self) -> int:
@@ -105,7 +105,7 @@ async def restore_to(
                 "no file or directory is or was at the path, as far as the operation log goes back"
             )
             if history_ms is not None:
-                reason += ": compaction has removed the complete history of that time"
+                reason += ": compaction has removed history of that time"
             raise PathNotFoundError(reason, path=path)
     finally:
         log.close()

@@ -70,6 +70,7 @@ from s3k_async.oplog.entries import (
     segment_key,
     transaction_segments,
 )
+from s3k_async.oplog.log_objects import QUARANTINE
 from s3k_async.oplog.log_reader import LogReader
 from s3k_async.oplog.segments import encode_segment_commit
 from s3k_async.oplog.tail import LogTail
@@ -81,10 +82,8 @@ from s3k_async.txn.lease import expired
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.volume_record import VolumeRecord
 
-__all__ = ["QUARANTINE", "FsckVolume", "LeftError", "MissingDirectoryError", "Repairer", "Task"]
+__all__ = ["FsckVolume", "LeftError", "MissingDirectoryError", "Repairer", "Task"]
 
-QUARANTINE: Final = "quarantine/"
-"""Prefix of the keys of quarantined objects, below the root of the log."""
 
 WAITS: Final = (0.0, 0.05, 0.5, 5.0)
 """Seconds before each check of pending operations."""

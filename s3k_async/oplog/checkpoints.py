@@ -35,7 +35,7 @@ from s3k_async.oplog.entries import (
     seal,
     unseal,
 )
-from s3k_async.oplog.log_objects import MANIFEST_BYTES, read_object
+from s3k_async.oplog.log_objects import MANIFEST_BYTES, QUARANTINE, read_object
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 
@@ -149,7 +149,7 @@ def decode_manifest(data: bytes, key: str) -> Checkpoint:
         raise LogFormatError("the manifest covers an invalid segment id", path=key) from error
     identity = read_field(document, "checkpoint", (str,), key)
     time_ms = read_field(document, "time_ms", (int,), key)
-    # Earlier versions did not write it. They removed no operation of after the start.
+    # Earlier versions did not write it. They removed no operation that is later than the start.
     has_history = "history_ms" in document
     history_ms = read_field(document, "history_ms", (int,), key) if has_history else time_ms
     checkpoint = Checkpoint(identity, time_ms, parts, segments, history_ms)
@@ -267,9 +267,11 @@ class CheckpointReader:
 
     async def history_ms(self) -> int | None:
         """Since when the log has every operation, epoch milliseconds; None if it was not
-        compacted."""
+        compacted. A manifest in quarantine counts with the time at which it was moved there."""
         valid = await self.valid()
         times = [each.history_ms for each in valid if isinstance(each, Checkpoint)]
+        moved = list_all(self._blobs, f"{QUARANTINE}{MANIFESTS}")
+        times += [info.mtime_ms async for info in moved]
         return max(times, default=None)
 
     async def keys(self) -> frozenset[str]:

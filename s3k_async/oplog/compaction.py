@@ -45,6 +45,7 @@ from s3k_async.oplog.checkpoints import (
 from s3k_async.oplog.damage import DamagedLog
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.external_sort import ExternalSort
+from s3k_async.oplog.log_objects import QUARANTINE
 from s3k_async.oplog.log_reader import LogReader, latest
 from s3k_async.oplog.segment_ids import SegmentIds
 
@@ -61,9 +62,6 @@ TOMBSTONE_SECONDS: Final = 86_400.0
 """Minimum age of dropped tombstones, independent of the grace period. A compaction gives up after
 half of this time, so that none that began before a removal can write the removed object's earlier
 state after the tombstone was dropped."""
-
-QUARANTINED: Final = "quarantine/"
-"""Prefix of unreadable log objects in fsck's quarantine; a dot and a checksum follow the key."""
 
 _PENDING, _COMMITTED, _MANIFEST, _PART = range(4)
 """Order of removal."""
@@ -143,6 +141,9 @@ class Compactor:
             try:
                 await self._write(sorter, writer, done)
                 await self._need_time()
+                # Readers of a manifest do not read the segments that it covers.
+                if self._need_volume is not None:
+                    await self._need_volume()
                 done.checkpoint = (await writer.finish(segments, self._history_ms)).id
             finally:
                 await self._need_volume_of(writer)
@@ -240,8 +241,8 @@ class Compactor:
         """The keys of the manifests and parts in fsck's quarantine."""
         found = set()
         for prefix in (MANIFESTS, PARTS):
-            async for info in list_all(self._blobs, QUARANTINED + prefix):
-                found.add(info.key.removeprefix(QUARANTINED).rpartition(".")[0])
+            async for info in list_all(self._blobs, QUARANTINE + prefix):
+                found.add(info.key.removeprefix(QUARANTINE).rpartition(".")[0])
         return found
 
     async def _note_strays(self, sorter: ExternalSort) -> None:
@@ -287,7 +288,8 @@ class Compactor:
 
     async def _need_volume_of(self, writer: CheckpointWriter) -> None:
         """Remove the checkpoint again if the volume was destroyed. Nothing that it covers has been
-        removed so far, so that this is also harmless if only the table was lost."""
+        removed so far. Other readers may rely on the manifest, so that it is written only if the
+        record was there just before."""
         if self._need_volume is None:
             return
         try:

@@ -10,8 +10,11 @@ from typing import Final
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import LogFormatError
 
-__all__ = ["ENTRY_BYTES", "MANIFEST_BYTES", "OBJECT_BYTES", "read_object"]
+__all__ = ["ENTRY_BYTES", "MANIFEST_BYTES", "OBJECT_BYTES", "QUARANTINE", "read_object"]
 
+QUARANTINE: Final = "quarantine/"
+"""Prefix of unreadable objects of the log, and items of the table, that fsck has removed; a dot and
+a checksum follow the key of a log object."""
 ENTRY_BYTES: Final = 1024 * 1024
 """Above the largest entry: its two states have at most paths of 3,073 bytes and a mark each,
 escaped."""

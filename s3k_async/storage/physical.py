@@ -139,6 +139,7 @@ class PhysicalStorage:
             return self
         view = copy(self)
         view.cache = None
+        view._views = {}  # noqa: SLF001 - of the same class
         return view
 
     async def put(self, object_id: str, data: Buffer) -> Content:

@@ -58,6 +58,7 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DATA: Final = re.compile(rf"{_UUID}\.id={_UUID}")
 _LOG: Final = re.compile(r"(entries|segments|checkpoints|audit|quarantine)/.+")
 _BATCH: Final = 1000
+_REPEAT: Final = "repeat s3k destroy to finish"
 _PASSES: Final = 4
 """Number of times that the locations are cleared: normally twice, of which the second finds
 nothing."""
@@ -93,8 +94,8 @@ async def destroy_volume(
     VolumeNotFoundError, NotAVolumeError, VolumeMismatchError, ReadOnlyVolumeError for kind
     `s3k-1.0`, PermissionDeniedError for a table with deletion protection (nothing is deleted),
     BusyError (clients still write objects, or another client holds the exclusive lock),
-    PartialFailureError for objects that could not be deleted. After either, a repeated call
-    continues.
+    PartialFailureError for objects that could not be deleted. After either of the last two,
+    a repeated call continues.
     """
     where = config.where
     if config.kind == "s3k-1.0":
@@ -161,6 +162,8 @@ async def destroy_volume(
             if item["volume_id"] != record.volume_id:
                 raise VolumeMismatchError("the table now has another volume", path=where)
         await connections.retry_write(table.drop)
+        if record.scope:
+            await _clear_rest(record, data, log, hot)
     if config.table.home is not None and record.data == "./data/":
         await in_thread(_remove_home, config.table.home)
     return left
@@ -222,11 +225,7 @@ async def _clear_scope(
 ) -> int:
     """Delete the objects below a volume's scope in its locations, the marks last; returns the
     number of foreign objects. Empty locations are removed."""
-    places = [
-        (place, own_keys)
-        for place, own_keys in ((log, _LOG), (hot, _DATA), (data, _DATA))
-        if place and await place.exists()
-    ]
+    places = await _places(data, log, hot)
 
     async def clear() -> _Cleared:
         found = _Cleared()
@@ -246,6 +245,31 @@ async def _clear_scope(
     for place, _ in places:
         await place.drop(if_empty=True)
     return left
+
+
+async def _clear_rest(
+    record: VolumeRecord,
+    data: RetryingBlobs,
+    log: RetryingBlobs | None,
+    hot: RetryingBlobs | None,
+) -> None:
+    """Delete what writes have left since the last listing; without the table none succeeds any
+    more."""
+    for place, own_keys in await _places(data, log, hot):
+        remedy = "delete them with the tools of the service"
+        if (await _clear(place.below(record.scope), own_keys, remedy)).own:
+            await place.drop(if_empty=True)
+
+
+async def _places(
+    data: RetryingBlobs, log: RetryingBlobs | None, hot: RetryingBlobs | None
+) -> list[tuple[RetryingBlobs, re.Pattern[str]]]:
+    """The existing locations, with the keys that objects of a volume have there."""
+    return [
+        (place, own_keys)
+        for place, own_keys in ((log, _LOG), (hot, _DATA), (data, _DATA))
+        if place and await place.exists()
+    ]
 
 
 async def _clear_named(
@@ -323,8 +347,10 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
-async def _clear(blobs: RetryingBlobs, own_keys: re.Pattern[str]) -> _Cleared:
-    """Delete the objects with matching keys."""
+async def _clear(
+    blobs: RetryingBlobs, own_keys: re.Pattern[str], remedy: str = _REPEAT
+) -> _Cleared:
+    """Delete the objects with matching keys. `remedy`: for those that cannot be deleted."""
     found = _Cleared()
     batch: list[str] = []
     async for info in list_all(blobs):
@@ -334,17 +360,17 @@ async def _clear(blobs: RetryingBlobs, own_keys: re.Pattern[str]) -> _Cleared:
         else:
             found.foreign += info.key != CLAIM
         if len(batch) >= _BATCH:
-            await _delete(blobs, batch)
+            await _delete(blobs, batch, remedy)
             batch = []
-    await _delete(blobs, batch)
+    await _delete(blobs, batch, remedy)
     return found
 
 
-async def _delete(blobs: RetryingBlobs, keys: list[str]) -> None:
+async def _delete(blobs: RetryingBlobs, keys: list[str], remedy: str = _REPEAT) -> None:
     failures = await blobs.delete_many(keys) if keys else []
     if failures:
         raise PartialFailureError(
-            f"{len(failures)} objects could not be deleted; repeat s3k destroy to finish",
+            f"{len(failures)} objects could not be deleted; {remedy}",
             path=blobs.uri(failures[0].key),
             failures=[(failure.key, failure.error) for failure in failures],
         )

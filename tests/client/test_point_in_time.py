@@ -19,7 +19,9 @@ from s3k_async.errors import (
     PathNotFoundError,
     S3kError,
 )
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.model import ChangeResult, Content, Entry
+from s3k_async.oplog.checkpoints import CheckpointReader
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.log_writer import NativeLog
 from s3k_async.storage.physical import PhysicalStorage
@@ -406,6 +408,57 @@ async def test_a_compaction_keeps_the_history_of_its_grace_period(place: Place) 
     result = await fs.restore("/d", at)
     assert result.history_ms is not None
     assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/b")]
+
+
+async def test_a_known_state_before_a_compaction_is_restored_whatever_its_modification_time(
+    place: Place, tmp_path: Path
+) -> None:
+    fs = place.fs
+    plant(tmp_path, {"f": b"1"}, mtime_ms=place.runtime.now_ms() + 10_000_000)
+    await synchronize(DirectoryTree(tmp_path), VolumeTree(fs, "/d"))
+    place.tick()
+    await fs.write("/d/f", b"22")
+    await compacted(place)
+    await fs.write("/d/f", b"333")
+    at = place.tick()
+    await fs.write("/d/f", b"4444")
+    assert [each.kind for each in (await fs.restore("/d", at)).changes] == ["replace"]
+
+
+async def test_attributes_of_a_directory_do_not_make_the_paths_of_its_files_uncertain(
+    place: Place,
+) -> None:
+    """In layout `path`; in layout `tree` the log has one state for place and attributes."""
+    fs = place.fs
+    await fs.write("/d/f", b"1")
+    await fs.set_attributes("/d", metadata={"a": b"1"})
+    at = place.tick()
+    await fs.set_attributes("/d", metadata={"a": b"2"})
+    await fs.set_attributes("/d", metadata={"a": b"3"})
+    await fs.write("/d/f", b"22")
+    await compacted(place)
+    kinds = {each.path: each.kind for each in (await fs.restore("/", at)).changes}
+    if fs.config.layout == "path":
+        assert kinds == {"/d/f": "replace"}
+    else:
+        assert kinds == {"/d": "none", "/d/f": "none"}
+
+
+async def test_a_manifest_in_quarantine_still_tells_that_history_is_missing(place: Place) -> None:
+    fs = place.fs
+    await fs.write("/d/a", b"1")
+    at = place.tick()
+    await fs.rename("/d/a", "/d/b")
+    await fs.rename("/d/b", "/d/c")
+    await compacted(place)
+    volume = place.fs._volume()
+    assert volume.log_blobs is not None
+    (manifest,) = await CheckpointReader(volume.log_blobs).keys()
+    await volume.log_blobs.put(manifest, b"damaged")
+    await repair_volume(volume, grace=0.0, dry_run=False)  # logs the present state of the file
+    result = await fs.restore("/d", at)
+    assert result.history_ms is not None
+    assert [(each.kind, each.path) for each in result.changes] == [("none", "/d/c")]
 
 
 async def compacted(place: Place, grace: float = 0.0) -> None:

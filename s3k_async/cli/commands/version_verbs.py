@@ -266,8 +266,8 @@ def _say_restored(invocation: Invocation, result: PastResult, place: str, *, yes
         text += f"; {plural(lost, 'path')} cannot be recovered"
     if result.history_ms is not None:
         text += (
-            "; compaction has removed history of that time, so that files which were deleted or "
-            f"moved may be missing: it is complete since {time_text(result.history_ms)}"
+            "; compaction has removed history of that time, so files that were deleted or moved "
+            f"may be missing; the history is complete since {time_text(result.history_ms)}"
         )
     invocation.say(
         text,
