@@ -614,6 +614,9 @@ class Entries(Sequence[Entry]):
     def totals(self) -> tuple[int, int, int]:
         """Committed files, directories, and the bytes of those files."""
 
+    def newest(self) -> int | None:
+        """The latest modification of a committed file, epoch ms; None if there is none."""
+
     @staticmethod
     def sorted(parts: Sequence[Entries]) -> Entries:
         """The entries of all parts, sorted by path, component by component, by UTF-8 bytes. In new

@@ -37,7 +37,7 @@ async def bucket_totals(volume: Volume) -> dict[str, BucketTotal]:
                 objects, _, size = page.totals()
                 if bucket is not None and objects:
                     total = totals.get(bucket, BucketTotal())
-                    totals[bucket] = total + BucketTotal(objects, size)
+                    totals[bucket] = total + BucketTotal(objects, size, page.newest())
 
     store = volume.store.unrestricted()
     trash = store.layout.trash()

@@ -29,19 +29,21 @@ PURGED: Final = 1000
 
 
 async def with_statistics(client: S3kClient, volume: Volume, bucket: FileStatus) -> BucketInfo:
-    """A bucket with the totals of its objects: from its counter, or from a listing of all of them.
-    Raises PathNotFoundError, BusyError."""
+    """A bucket with the totals of its objects: from its counter, where the time of the latest
+    modification includes deleted objects, or from a listing of all of them. Raises
+    PathNotFoundError, BusyError."""
     counters = volume.store.changes.counters
     # A listing evaluates the permissions of each directory.
     if counters is not None and not volume.store.access.is_enforced:
         counted = await counters.total(bucket.name)
         if counted is not None:
-            return bucket_info(bucket, objects=counted.objects, size=counted.size)
+            newest = counted.newest_ms if counted.objects else None
+            return bucket_info(bucket, objects=counted.objects, size=counted.size, newest_ms=newest)
     return await listed_statistics(client, bucket)
 
 
 async def listed_statistics(client: S3kClient, bucket: FileStatus) -> BucketInfo:
-    """A bucket with the totals of its objects and the time of the latest modification, from a
+    """A bucket with the totals of its objects and the time of their latest modification, from a
     listing of all of them. Raises PathNotFoundError, BusyError."""
     count = total = 0
     newest: int | None = None

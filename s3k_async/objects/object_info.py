@@ -57,8 +57,8 @@ class BucketInfo:
     bytes: int | None = None
     """The size of its objects together."""
     newest_ms: int | None = None
-    """The latest modification of an object; None if there is no object, or if the statistics come
-    from a counter: `bucket_info(newest=True)` lists the bucket instead."""
+    """The latest modification of an object; None if there is no object. A counter includes objects
+    that were deleted: `bucket_info(newest=True)` lists the bucket instead."""
 
     @property
     def created(self) -> datetime:

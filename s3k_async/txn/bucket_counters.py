@@ -2,13 +2,14 @@
 
 | item | partition key | sort key | attributes |
 |---|---|---|---|
-| counter | `s3k:counters/<bucket>` | `#` | `objects`, `bytes`, `folded` (ids), `op` |
-| journal item | `s3k:counters/<bucket>` | its id, random | `objects`, `bytes`, `op` |
+| counter | `s3k:counters/<bucket>` | `#` | `objects`, `size`, `newest`, `folded` (ids), `op` |
+| journal item | `s3k:counters/<bucket>` | its id, random | `objects`, `size`, `newest`, `op` |
 | mark | `s3k:counters` | `stale` | `op` |
 
 A journal item says what one transaction of the table changes in the total of a bucket. It is
 written in that transaction, so it exists if and only if the change was made, and no two writers
-meet in an item. The total of a bucket is the sum of its counter and its journal.
+meet in an item. The total of a bucket is the sum of its counter and its journal; `newest`, the time
+of the latest modification in epoch ms, is their maximum, and missing where there is none.
 
 Journal items are folded in two steps: one conditional write adds their sum to the counter and lists
 their ids in it, then they are deleted. The next folding deletes what the last one has left, before
@@ -79,7 +80,8 @@ _COUNTER: Final = "#"
 """The sort key of a counter, before those of all journal items."""
 _STALE: Final = Key(_PARTITION, "stale")
 _OBJECTS: Final = "objects"
-_BYTES: Final = "bytes"
+_SIZE: Final = "size"
+_NEWEST: Final = "newest"
 _FOLDED: Final = "folded"
 _SEPARATOR: Final = ","
 
@@ -280,13 +282,14 @@ def _keys(bucket: str, sorts: Sequence[str]) -> list[Key]:
 
 
 def _item(bucket: str, sort: str, total: BucketTotal, operation: str) -> Item:
-    return {
+    item: dict[str, Value] = {
         PARTITION: _PREFIX + bucket,
         SORT: sort,
         _OBJECTS: total.objects,
-        _BYTES: total.size,
+        _SIZE: total.size,
         OPERATION: operation,
     }
+    return item if total.newest_ms is None else item | {_NEWEST: total.newest_ms}
 
 
 def _counter_write(changed: Item, folded: Sequence[str], counter: Item | None) -> Put | Update:
@@ -295,7 +298,7 @@ def _counter_write(changed: Item, folded: Sequence[str], counter: Item | None) -
     if counter is None:
         return Put({**changed, **listed}, ABSENT)
     key = Key(str(changed[PARTITION]), str(changed[SORT]))
-    fresh: dict[str, Value] = {name: changed[name] for name in (_OBJECTS, _BYTES, OPERATION)}
+    fresh = {name: value for name, value in changed.items() if name not in (PARTITION, SORT)}
     return Update(key, Condition(equals={OPERATION: counter[OPERATION]}), set=fresh | listed)
 
 
@@ -312,10 +315,15 @@ def _version(counter: Item | None) -> Value | None:
 
 def _total(item: Item) -> BucketTotal:
     """The total in an item. Raises ItemFormatError."""
-    objects, size, operation = item.get(_OBJECTS), item.get(_BYTES), item.get(OPERATION)
-    if type(objects) is not int or type(size) is not int or not isinstance(operation, str):
+    objects, size, newest = item.get(_OBJECTS), item.get(_SIZE), item.get(_NEWEST)
+    if (
+        type(objects) is not int
+        or type(size) is not int
+        or (newest is not None and type(newest) is not int)
+        or not isinstance(item.get(OPERATION), str)
+    ):
         raise ItemFormatError(
             "a damaged counter (s3k migrate --enable counters counts the buckets again)",
             path=f"{item[PARTITION]}/{item[SORT]}",
         )
-    return BucketTotal(objects, size)
+    return BucketTotal(objects, size, newest)

@@ -1,13 +1,14 @@
 """The totals of buckets, and how operations of the log change them.
 
 A bucket is a directory of the root. Its objects are the committed files below it; reservations and
-directories do not count, nor do files in the root itself.
+directories do not count, nor do files in the root itself. The time of the latest modification is a
+maximum, which a deletion does not lower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from s3k_async.errors import UnsupportedError
 from s3k_async.model import Entry, Operation
@@ -26,17 +27,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BucketTotal:
-    """The number of objects and their bytes, or a change of both."""
+    """The number of objects and their bytes, or a change of both, and the latest modification."""
 
     objects: int = 0
     size: int = 0
     """Bytes."""
+    newest_ms: int | None = None
+    """The latest modification of an object, deleted ones included, epoch ms; None: no object."""
 
     def __add__(self, other: BucketTotal) -> BucketTotal:
-        return BucketTotal(self.objects + other.objects, self.size + other.size)
+        times = [each for each in (self.newest_ms, other.newest_ms) if each is not None]
+        return BucketTotal(
+            self.objects + other.objects, self.size + other.size, max(times, default=None)
+        )
 
     def __bool__(self) -> bool:
-        return self.objects != 0 or self.size != 0
+        return self.objects != 0 or self.size != 0 or self.newest_ms is not None
 
 
 class TotalChanges:
@@ -67,13 +73,17 @@ class TotalChanges:
         return added(self._by_id.get(identity, {}) for identity in chosen)
 
     def _add(self, operation: Operation, unknown: str | None) -> None:
-        before, after = operation.before, operation.after
         changes: dict[str | None, BucketTotal] = {}
-        for entry, sign in ((before, -1), (after, 1)):
+        times: dict[str | None, int] = {}
+        for entry, sign in ((operation.before, -1), (operation.after, 1)):
             if entry is None or entry.is_dir or not entry.committed:
                 continue
             bucket = unknown if has_no_path(entry) else bucket_of(entry.path)
             change = BucketTotal(sign, sign * entry.size)
+            if sign < 0:
+                times[bucket] = entry.mtime_ms
+            elif times.get(bucket) != entry.mtime_ms:
+                change = replace(change, newest_ms=entry.mtime_ms)
             changes[bucket] = changes.get(bucket, BucketTotal()) + change
         changes.pop("", None)
         moved = {bucket: change for bucket, change in changes.items() if change}

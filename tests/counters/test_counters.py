@@ -317,18 +317,35 @@ async def test_requests(place: Place) -> None:
     assert await place.statistics() == (FOLDED - 3, FOLDED - 3)
 
 
-async def test_the_latest_modification_is_listed(place: Place) -> None:
-    """A counter has none: the deletion of the newest object brings the one before it back."""
-    empty = await place.objects.bucket_info("b", newest=True)
-    assert (empty.objects, empty.bytes, empty.newest_ms) == (0, 0, None)
-    for key, time in (("x", 7000), ("d/y", 9000)):
-        await place.objects.create("b", key, bytes(3))
+async def test_the_latest_modification(place: Place) -> None:
+    """A counter keeps that of an object that was deleted; a listing finds the one before it."""
+
+    async def newest() -> tuple[int | None, int | None]:
+        """By the counter, and by a listing."""
+        counted = await place.objects.bucket_info("b", statistics=True)
+        listed = await place.objects.bucket_info("b", statistics=True, newest=True)
+        assert (counted.objects, counted.bytes) == (listed.objects, listed.bytes)
+        return counted.newest_ms, listed.newest_ms
+
+    assert await newest() == (None, None)
+    await place.fs.write("/c/f", b"1")
+    await place.objects.create("b", "x", bytes(3))
+    (created, _) = await newest()
+    assert created == (await place.objects.info("b", "x")).modified_ms
+    later, latest = created + 10_000, created + 20_000
+    for key, time in (("x", later), ("y", latest)):
+        await place.objects.write("b", key, bytes(3))
         await place.objects.touch("b", key, modified=time)
-    assert (await place.objects.bucket_info("b", statistics=True)).newest_ms is None
-    info = await place.objects.bucket_info("b", newest=True)
-    assert (info.objects, info.bytes, info.newest_ms) == (2, 6, 9000)
-    await place.objects.delete("b", "d/y")
-    assert (await place.objects.bucket_info("b", statistics=True, newest=True)).newest_ms == 7000
+        assert await newest() == (time, time)
+    await place.objects.set_metadata("b", "x", "name", b"value")
+    await place.fs.rename("/b/x", "/b/z")
+    await place.fs.rename("/b/y", "/c/y")
+    assert await newest() == (latest, later)
+    await place.objects.delete("b", "z")
+    assert await newest() == (None, None)
+    await place.fs.rename("/c/y", "/b/y")
+    await place.fs.write("/b/y", bytes(5))
+    assert await newest() == (latest, (await place.objects.info("b", "y")).modified_ms)
 
 
 async def test_a_volume_without_counters_writes_none(layout: LayoutName) -> None:
@@ -541,7 +558,7 @@ async def test_a_volume_that_gets_the_feature(layout: LayoutName) -> None:
                 PARTITION: key.partition,
                 SORT: "#",
                 "objects": 9,
-                "bytes": 9,
+                "size": 9,
                 OPERATION: "x",
             }
             there = await volume.items.get(key) is not None

@@ -213,6 +213,7 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
     committed = [entry for entry in entries if entry.committed]
     directories = sum(entry.is_dir for entry in entries)
     assert found.totals() == (len(committed), directories, sum(entry.size for entry in committed))
+    assert found.newest() == max((entry.mtime_ms for entry in committed), default=None)
     for start in range(len(entries) + 1):
         wanted = next(
             (place for place in range(start, len(entries)) if entries[place].is_dir), None

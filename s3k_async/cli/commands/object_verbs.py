@@ -234,7 +234,8 @@ def _say(invocation: Invocation, text: str, fields: dict[str, Any]) -> None:
 @click.option(
     "--newest",
     is_flag=True,
-    help="List buckets for the time of the latest modification, though they have counters.",
+    help="List buckets though they have counters: for the time of the latest modification without "
+    "objects that were deleted.",
 )
 @click.pass_obj
 def info(invocation: Invocation, places: tuple[str, ...], newest: bool) -> None:

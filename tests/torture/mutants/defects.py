@@ -4505,6 +4505,27 @@ DEFECTS: tuple[Defect, ...] = (
         f"{COUNTERS}::test_a_client_that_closes_folds_its_journal",
     ),
     Defect(
+        "counters: a modification that is not counted",
+        "txn/bucket_totals.py",
+        "            elif times.get(bucket) != entry.mtime_ms:\n",
+        "            elif not times:\n",
+        f"{COUNTERS}::test_the_latest_modification",
+    ),
+    Defect(
+        "counters: a modification that the next folding forgets",
+        "txn/bucket_counters.py",
+        "item if total.newest_ms is None else",
+        "item if sort == _COUNTER else",
+        f"{COUNTERS}::test_a_client_that_closes_folds_its_journal",
+    ),
+    Defect(
+        "counters: a count without modifications",
+        "migrate/bucket_count.py",
+        "BucketTotal(objects, size, page.newest())",
+        "BucketTotal(objects, size)",
+        f"{COUNTERS}::test_a_volume_that_gets_the_feature",
+    ),
+    Defect(
         "walk in order: everything is read ahead",
         "namespace/ordered_walk.py",
         "        while place is not None and len(self.opened) < AHEAD:",
