@@ -357,11 +357,19 @@ class ReadableFileSystem(VolumeFileSystem):
             return looking.readable(store, await store.lookup(inside))
 
     async def fetch_span(
-        self, entry: Entry, start: int, end: int, check: Check | None = None
+        self,
+        entry: Entry,
+        start: int,
+        end: int,
+        check: Check | None = None,
+        *,
+        cached: bool = True,
     ) -> bytes:
+        """Bytes of a version. `cached`: as of FileReader."""
         volume = volume_of(await self._client())
+        storage = volume.storage if cached else volume.storage.from_source()
         with volume.calls.running("file.read", entry.path):
-            return await fetch_span(volume.storage, entry, start, end, check=check)
+            return await fetch_span(storage, entry, start, end, check=check)
 
     async def fetch_into(self, entry: Entry, start: int, buffer: memoryview, check: Check) -> None:
         volume = volume_of(await self._client())

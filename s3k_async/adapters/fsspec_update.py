@@ -127,8 +127,9 @@ class S3kUpdateFile(io.RawIOBase):
             length = max(0, min(len(view), self.size - start))
             stored = max(0, min(length, self._entry.size - start))
             if stored:
+                # io.BufferedRandom writes what it has read between two changes.
                 view[:stored] = self.fs.run_blocking(
-                    lambda: self.fs.fetch_span(self._entry, start, start + stored)
+                    lambda: self.fs.fetch_span(self._entry, start, start + stored, cached=False)
                 )
             view[stored:length] = bytes(length - stored)
             for offset, data in self._written:

@@ -3,8 +3,9 @@ the bytes of its source."""
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from s3k_async.adapters.fsspec import S3kFileSystem
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
+from s3k_async.model import Feature
 from s3k_async.objects import ObjectStore, byte_ranges
 from s3k_async.storage.change_detection import checksum_of
 from s3k_async.volumes import init_volume
@@ -173,7 +175,7 @@ async def test_a_file_of_extents_is_copied_to_a_volume_without_them(tmp_path: Pa
 
 def test_fsspec_appends_to_the_bytes_of_the_source(tmp_path: Path) -> None:
     config = memory_config()
-    _prepare_without_extents(config, tmp_path)
+    _prepare(config, tmp_path, without=["extents"])
     fs = S3kFileSystem(config=cached(config, tmp_path), skip_instance_cache=True)
     try:
         with fs.open(FILE, "ab") as file:
@@ -186,9 +188,26 @@ def test_fsspec_appends_to_the_bytes_of_the_source(tmp_path: Path) -> None:
     assert anyio.run(stored, config, "/bucket/copy") == DATA
 
 
+def test_a_buffer_stores_what_it_reads_between_two_writes(tmp_path: Path) -> None:
+    """`io.BufferedRandom` writes all from the first to the last changed byte of its buffer."""
+    config = memory_config()
+    _prepare(config, tmp_path)
+    fs = S3kFileSystem(config=cached(config, tmp_path), skip_instance_cache=True)
+    try:
+        with io.BufferedRandom(fs.open(FILE, "r+b")) as file:
+            file.read(100)
+            file.write(b"one")
+            file.seek(200)
+            file.write(b"two")
+    finally:
+        fs.close_session()
+    wanted = DATA[:100] + b"one" + DATA[103:200] + b"two" + DATA[203:]
+    assert anyio.run(stored, config, FILE) == wanted
+
+
 def test_arrow_appends_to_the_bytes_of_the_source(tmp_path: Path) -> None:
     config = memory_config()
-    _prepare_without_extents(config, tmp_path)
+    _prepare(config, tmp_path, without=["extents"])
     with (
         S3kSyncClient(config=cached(config, tmp_path)) as client,
         PyFileSystem(S3kHandler(client)).open_append_stream(FILE) as stream,
@@ -197,11 +216,11 @@ def test_arrow_appends_to_the_bytes_of_the_source(tmp_path: Path) -> None:
     assert anyio.run(stored, config, FILE) == DATA + b"more"
 
 
-def _prepare_without_extents(config: VolumeConfig, place: Path) -> None:
-    """A volume whose files are only written as a whole, and a cache with wrong blocks of them."""
+def _prepare(config: VolumeConfig, place: Path, without: Sequence[Feature] = ()) -> None:
+    """A volume, and a cache with wrong blocks of its files."""
 
     async def prepare() -> None:
-        await init_volume(config, without=["extents"])
+        await init_volume(config, without=without)
         async with S3kClient(config=config) as fs:
             await fs.write(FILE, DATA)
             await fs.write("/bucket/other", DATA)
