@@ -18,8 +18,9 @@ added to it. One transaction for both would not do: DynamoDB makes its effects v
 A client folds its own items when it has enough of them, and when it closes; a reader folds what
 others have left.
 
-The mark says that entries were changed without being counted. Then buckets are listed, until
-`s3k migrate --enable counters` counts all of them again.
+The mark says that entries were changed without being counted, or that a folding dropped journal
+items, because of a damaged counter. Then buckets are listed, until `s3k migrate --enable counters`
+counts all of them again.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ class BucketCounters:
                     return
 
     async def mark_stale(self) -> None:
-        """Note that entries are about to be changed without being counted. Raises the errors of
-        the table."""
+        """Note that entries are about to be changed without being counted, or journal items to be
+        dropped. Raises the errors of the table."""
         if self._is_stale:
             return
         with suppress(ConditionFailedError):
@@ -232,10 +233,16 @@ class BucketCounters:
         fresh = [item for key, item in found.items() if key.sort in new]
         if not fresh:
             return True
-        before = BucketTotal() if counter is None else _total(counter)
-        total = sum(map(_total, fresh), before)
-        changed = _item(bucket, _COUNTER, total, self._runtime.uuid())
         sorts = [str(item[SORT]) for item in fresh]
+        try:
+            before = BucketTotal() if counter is None else _total(counter)
+            total = sum(map(_total, fresh), before)
+        except ItemFormatError:
+            # Until everything is counted again, the journal would only grow.
+            await self.mark_stale()
+            await self._remove(_keys(bucket, sorts))
+            return True
+        changed = _item(bucket, _COUNTER, total, self._runtime.uuid())
         await self._items.write(_counter_write(changed, sorts, counter))
         self._seen[bucket] = {**changed, _FOLDED: _SEPARATOR.join(sorts)}
         await self._remove(_keys(bucket, sorts))

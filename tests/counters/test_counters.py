@@ -580,6 +580,29 @@ async def test_a_damaged_counter_is_not_read(place: Place) -> None:
     await place.volume.items.write(Put({**item, OPERATION: "repaired"}, Condition()))
 
 
+@pytest.mark.parametrize("damage", ["counter", "journal item"])
+async def test_a_damaged_counter_has_no_growing_journal(damage: str, layout: LayoutName) -> None:
+    """Also one of a former format: until it is counted again, nothing can be folded into it."""
+    async with place_of(layout) as place:
+        fs, volume = place.fs, place.volume
+        await fs.write("/b/f", bytes(3))
+        if damage == "counter":
+            await place.counters.close()
+        (item,) = await counter_items(volume)
+        damaged = {**item, "size": "large", OPERATION: "another"}
+        await volume.items.write(Put(damaged, Condition()))
+        for _ in range(2):
+            await fs.write_many([(f"/b/{number}", b"1") for number in range(FOLDED // 2)])
+            for number in range(FOLDED):
+                await fs.write("/b/f", bytes(number))
+            assert len(await counter_items(volume)) < FOLDED
+        assert await place.statistics() == (FOLDED // 2 + 1, FOLDED // 2 + FOLDED - 1)
+        assert (await counted(volume)).is_stale
+    await enable_features(place.config, COUNTERS)
+    async with faulty_client(FaultPlan(), place.config) as fs:
+        await check_counters(fs._volume())
+
+
 async def test_what_fsck_repairs_is_listed(layout: LayoutName) -> None:
     """A directory whose item is lost, with the files below it, and after a new count."""
     clock = FakeClock()

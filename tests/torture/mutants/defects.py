@@ -4527,6 +4527,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{COUNTERS}::test_a_client_that_closes_folds_its_journal",
     ),
     Defect(
+        "counters: items that are dropped without the mark",
+        "txn/bucket_counters.py",
+        "            await self.mark_stale()\n            await self._remove(",
+        "            await self._remove(",
+        f"{COUNTERS}::test_a_damaged_counter_has_no_growing_journal",
+    ),
+    Defect(
         "counters: a count without modifications",
         "migrate/bucket_count.py",
         "BucketTotal(objects, size, page.newest())",
