@@ -52,7 +52,7 @@ async def listed_statistics(client: S3kClient, bucket: FileStatus) -> BucketInfo
             if status.is_file:
                 count += 1
                 total += status.size
-                newest = max(status.mtime_ms, newest or status.mtime_ms)
+                newest = status.mtime_ms if newest is None else max(newest, status.mtime_ms)
     return bucket_info(bucket, objects=count, size=total, newest_ms=newest)
 
 

@@ -106,6 +106,13 @@ async def test_bucket_info(objects: ObjectStore) -> None:
             await objects.bucket_info("none", **options)
 
 
+async def test_the_latest_modification_before_1970(objects: ObjectStore) -> None:
+    for key, time in (("a", 0), ("b", -5)):
+        await objects.create("b", key, b"1")
+        await objects.touch("b", key, modified=time)
+    assert (await objects.bucket_info("b", newest=True)).newest_ms == 0
+
+
 async def test_objects_that_are_being_written_do_not_count(
     objects: ObjectStore, fs: S3kClient
 ) -> None:
