@@ -30,8 +30,8 @@ PURGED: Final = 1000
 
 async def with_statistics(client: S3kClient, volume: Volume, bucket: FileStatus) -> BucketInfo:
     """A bucket with the totals of its objects: from its counter, where the time of the latest
-    modification includes deleted objects, or from a listing of all of them. Raises
-    PathNotFoundError, BusyError."""
+    modification never decreases, or from a listing of all of them. Raises PathNotFoundError,
+    BusyError."""
     counters = volume.store.changes.counters
     # A listing evaluates the permissions of each directory.
     if counters is not None and not volume.store.access.is_enforced:

@@ -57,8 +57,9 @@ class BucketInfo:
     bytes: int | None = None
     """The size of its objects together."""
     newest_ms: int | None = None
-    """The latest modification of an object; None if there is no object. A counter includes objects
-    that were deleted: `bucket_info(newest=True)` lists the bucket instead."""
+    """The latest modification of an object; None if there is no object. A counter includes those
+    of objects that were deleted, moved away or given an earlier time: `bucket_info(newest=True)`
+    lists the bucket instead."""
 
     @property
     def created(self) -> datetime:

@@ -187,8 +187,9 @@ class ObjectStore:
     ) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
         latest modification, from a listing of all of them. In a volume with the feature `counters`
-        they are those of its counter, whose time may be that of an object that was deleted since.
-        With `newest` all of them are from a listing in any volume."""
+        they are those of its counter, whose time may be that of an object that was since deleted,
+        moved away or given an earlier one. With `newest` all of them are from a listing in any
+        volume."""
         found = await self._need_bucket(bucket_path(bucket))
         if newest:
             return await listed_statistics(self._client, found)

@@ -66,8 +66,9 @@ class SyncObjectStore(BlockingObjectStore):
     ) -> BucketInfo:
         """A bucket; with `statistics` also the number and size of its objects and the time of the
         latest modification, from a listing of all of them. In a volume with the feature `counters`
-        they are those of its counter, whose time may be that of an object that was deleted since.
-        With `newest` all of them are from a listing in any volume."""
+        they are those of its counter, whose time may be that of an object that was since deleted,
+        moved away or given an earlier one. With `newest` all of them are from a listing in any
+        volume."""
         return self._call(
             lambda objects: objects.bucket_info(bucket, statistics=statistics, newest=newest)
         )

@@ -2,7 +2,7 @@
 
 A bucket is a directory of the root. Its objects are the committed files below it; reservations and
 directories do not count, nor do files in the root itself. The time of the latest modification is a
-maximum, which a deletion does not lower.
+maximum, which no change lowers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BucketTotal:
     size: int = 0
     """Bytes."""
     newest_ms: int | None = None
-    """The latest modification of an object, deleted ones included, epoch ms; None: no object."""
+    """The latest modification that an object has or had, epoch ms; None if there was no object."""
 
     def __add__(self, other: BucketTotal) -> BucketTotal:
         times = [each for each in (self.newest_ms, other.newest_ms) if each is not None]

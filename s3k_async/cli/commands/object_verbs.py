@@ -234,8 +234,8 @@ def _say(invocation: Invocation, text: str, fields: dict[str, Any]) -> None:
 @click.option(
     "--newest",
     is_flag=True,
-    help="List buckets though they have counters: for the time of the latest modification without "
-    "objects that were deleted.",
+    help="List buckets though they have counters, where the latest modification may be that of an "
+    "object that was deleted, moved away or given an earlier time.",
 )
 @click.pass_obj
 def info(invocation: Invocation, places: tuple[str, ...], newest: bool) -> None:
