@@ -99,6 +99,9 @@ class S3kError(Exception):
     default_errno: ClassVar[int | None] = None
     before_change: bool = False
     """Whether the failure certainly preceded any change of the table, whatever its class."""
+    keeps_data: bool = False
+    """Whether entries of the failed change may still be in the table, until another client removes
+    them: the data of staged files must then be left to garbage collection."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)

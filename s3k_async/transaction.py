@@ -156,7 +156,8 @@ class Transaction:
         No requests are sent before the commit, which also creates missing parents. A staged file is
         published once: after OutcomeUnknownError, publish it again at the same path, which has no
         effect if it is there already. If the transaction fails or is discarded, the file stays
-        staged: publish it by another transaction, or delete it by `discard_staged`. Raises
+        staged: publish it by another transaction, or delete it by `discard_staged`, unless
+        `keeps_data` of the error is set: then leave it to garbage collection. Raises
         InvalidArgumentError (staged in another volume, or already part of the transaction),
         IsDirectoryError (the root); at commit PathExistsError (not `overwrite`), IsDirectoryError,
         NotDirectoryError, and LeaseExpiredError when its upload began longer ago than the
@@ -369,6 +370,7 @@ class Transaction:
             with counting_towards(self._requests):
                 done = await commit_mutations(store, self._intents, self._renewed, self._keep_data)
         except S3kError as error:
+            error.keeps_data = self._keeps_data
             if not isinstance(error, OutcomeUnknownError):
                 await self._drop()
             raise

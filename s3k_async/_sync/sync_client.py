@@ -422,10 +422,10 @@ class S3kSyncClient(BlockingClient):
     def discard_staged(self, staged: Iterable[StagedFile]) -> None:
         """Delete the data of uploads that will not be published; missing data is ignored.
 
-        Only for files that are certainly unpublished, so not after OutcomeUnknownError: leave those
-        to garbage collection. Raises InvalidArgumentError (staged in another volume),
-        ReadOnlyVolumeError, PartialFailureError (with the keys that could not be deleted, which
-        garbage collection removes).
+        Only for files that are certainly unpublished, so not after OutcomeUnknownError or an error
+        with `keeps_data`: leave those to garbage collection. Raises InvalidArgumentError (staged in
+        another volume), ReadOnlyVolumeError, PartialFailureError (with the keys that could not be
+        deleted, which garbage collection removes).
         """
         self._call(lambda fs: fs.discard_staged(staged))
 

@@ -55,7 +55,8 @@ class SyncTransaction(BlockingTransaction):
         No requests are sent before the commit, which also creates missing parents. A staged file is
         published once: after OutcomeUnknownError, publish it again at the same path, which has no
         effect if it is there already. If the transaction fails or is discarded, the file stays
-        staged: publish it by another transaction, or delete it by `discard_staged`. Raises
+        staged: publish it by another transaction, or delete it by `discard_staged`, unless
+        `keeps_data` of the error is set: then leave it to garbage collection. Raises
         InvalidArgumentError (staged in another volume, or already part of the transaction),
         IsDirectoryError (the root); at commit PathExistsError (not `overwrite`), IsDirectoryError,
         NotDirectoryError, and LeaseExpiredError when its upload began longer ago than the

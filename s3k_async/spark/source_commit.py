@@ -56,24 +56,25 @@ def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) ->
     """Publish the files, and for an overwrite remove the old ones, in one transaction; after a
     conflict in a new one.
 
-    An error other than OutcomeUnknownError has changed nothing and dropped the files. Raises as a
-    transaction does.
+    An error other than OutcomeUnknownError has changed nothing, and dropped the files unless
+    entries in the table still have them. Raises as a transaction does.
     """
     attempts = 0
     try:
         while True:
             try:
                 _publish(fs, plan, files)
-            except (ConflictError, PathNotFoundError):
+            except (ConflictError, PathNotFoundError) as error:
                 attempts += 1
-                if not plan.overwrite or attempts == ATTEMPTS:
+                if not plan.overwrite or attempts == ATTEMPTS or error.keeps_data:
                     raise
             else:
                 return
     except OutcomeUnknownError:
         raise
-    except S3kError:
-        discard(fs, files)
+    except S3kError as error:
+        if not error.keeps_data:
+            discard(fs, files)
         raise
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import NotDirectoryError
+from s3k_async.errors import NotDirectoryError, ServiceError
+from s3k_async.integrity.repair import repair_volume
 from s3k_async.layouts.tree import staged_commit, tree_layout
 from s3k_async.layouts.tree.staged_commit import Staging
 from s3k_async.namespace.mutations import CommitPlan
@@ -19,8 +20,10 @@ from s3k_async.namespace.store import MetadataStore
 from s3k_async.spark import register
 from s3k_async.spark.source_commit import publish
 from s3k_async.spark.source_files import WrittenFile
-from s3k_async.volumes import init_volume
-from tests.spark.contents import content, paths
+from s3k_async.testing import Call, FaultPlan
+from s3k_async.txn.txn_record import OwnedTransaction, TransactionRecords
+from s3k_async.volumes import init_volume, open_volume
+from tests.spark.contents import content, garbage, paths
 from tests.spark.test_collecting_trees import place_at
 from tests.spark.test_source_writing import plan_of, seen_by_a_reader, written
 
@@ -131,6 +134,37 @@ def test_nothing_is_written_over_a_file(fs: S3kSyncClient) -> None:
             publish(fs, plan, written(fs, plan, (1, "a")))
         assert caught.value.path == "/out"
     assert fs.read("/out") == b"a file"
+
+
+async def test_data_is_kept_while_entries_of_a_failed_commit_have_it(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table fails when the commit has stored the entries of a new directory, and lets it abort
+    the transaction, but not remove the entries."""
+    faults, refused = FaultPlan(), ServiceError("no")
+
+    async def fails(_: TransactionRecords, txn: OwnedTransaction, *__: object) -> None:
+        aborting = len(faults.calls) + 1
+
+        def is_later(call: Call) -> bool:
+            return call.store == "items" and call.number > aborting
+
+        faults.fail_when(is_later, ServiceError("fails"), times=10**9)
+        raise refused
+
+    monkeypatch.setattr(TransactionRecords, "publish", fails)
+    with faults.injected(), S3kSyncClient(config=volume) as fs:
+        files = staged_files(fs, 120)
+        with pytest.raises(ServiceError) as caught:
+            publish(fs, plan_of("/new"), files)
+    assert caught.value is refused
+    opened = await open_volume(volume)
+    try:
+        found = await repair_volume(opened, grace=0.0, dry_run=True)
+    finally:
+        await opened.close()
+    assert not found.left.kinds
+    assert await garbage(volume) == {each.staged.content.physical for each in files}
 
 
 def test_a_job_is_seen_wholly_or_not_at_all(
