@@ -20,6 +20,7 @@ from s3k_async.spark.source_schema import arrow_schema, as_expected, file_format
 from s3k_async.spark.source_splits import (
     ReadSplit,
     SourceFile,
+    decoding,
     joined,
     opened,
     pruned,
@@ -63,7 +64,8 @@ def read_splits(
     fs: S3kSyncClient, plan: ReadPlan, splits: Sequence[ReadSplit]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the splits. No requests are sent to the table. Raises DataMissingError (the file
-    was replaced, and its data was collected), CorruptDataError, InvalidArgumentError.
+    was replaced, and its data was collected), CorruptDataError, InvalidArgumentError (a file of
+    another format, a value that the type cannot hold).
     """
     expected = arrow_schema(plan.schema)
     with ThreadPoolExecutor(AHEAD) as pool:
@@ -76,7 +78,7 @@ def read_splits(
                 if not waiting:
                     return
                 split, data = waiting.popleft()
-                with ExitStack() as stack:
+                with decoding(split.file), ExitStack() as stack:
                     source = _Source(fs, split, data.result(), stack)
                     yield from _rows_of(source, plan, expected)
         finally:

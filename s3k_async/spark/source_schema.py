@@ -20,7 +20,13 @@ from pyspark.sql.types import StructType
 
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.spark.source_splits import SourceFile, inferred_type, opened, partition_names
+from s3k_async.spark.source_splits import (
+    SourceFile,
+    decoding,
+    inferred_type,
+    opened,
+    partition_names,
+)
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -84,8 +90,8 @@ def inferred_schema(
 ) -> StructType:
     """The schema of the newest file, or of all files merged, followed by the partition columns.
 
-    `columns`: only these, in their order. Raises InvalidArgumentError (no files, types that
-    contradict each other, a column that is not there).
+    `columns`: only these, in their order. Raises InvalidArgumentError (no files, a file of
+    another format, types that contradict each other, a column that is not there).
     """
     if not any(file.size for file in files):
         raise InvalidArgumentError("there is no file whose schema could be read: give a schema")
@@ -165,7 +171,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _schema_of(fs: S3kSyncClient, file: SourceFile, format: str) -> pa.Schema:
-    with opened(fs, file) as reader:
+    with decoding(file), opened(fs, file) as reader:
         zoned: set[str] = set()
         if format == "parquet":
             parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit=_INT96)

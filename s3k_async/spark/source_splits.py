@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async._sync.sync_files import SyncFileReader
 from s3k_async._sync.sync_session import on_client
 from s3k_async.client import S3kClient, reader_of
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import InvalidArgumentError, S3kError
 from s3k_async.files.open_files import FileReader
 from s3k_async.listing.hive_partitions import partition_values
 from s3k_async.model import Entry
@@ -29,6 +30,7 @@ from s3k_async.spark.source_filters import ColumnFilter
 __all__ = [
     "ReadSplit",
     "SourceFile",
+    "decoding",
     "found_files",
     "inferred_type",
     "joined",
@@ -97,6 +99,24 @@ def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
         return reader_of(client, file.entry)
 
     return SyncFileReader(current_bridge(), on_client(fs, reader), fs)
+
+
+@contextmanager
+def decoding(file: SourceFile) -> Iterator[None]:
+    """Raise errors of pyarrow in the body as InvalidArgumentError, and name the file in those of
+    this package that name no path."""
+    try:
+        yield
+    except S3kError as error:
+        if error.path is None:
+            error.name(file.path)
+        raise
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError):
+            raise
+        raise InvalidArgumentError(
+            f"the file cannot be decoded; check the option format: {error}", path=file.path
+        ) from error
 
 
 def found_files(
@@ -211,13 +231,14 @@ def splits_of(
     fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, parquet: bool
 ) -> list[ReadSplit]:
     """Splits of the non-empty files. Parquet files of more than `limit` bytes are divided by row
-    groups; for that their footers are read."""
+    groups; for that their footers are read. Raises InvalidArgumentError (a file that is not
+    Parquet)."""
     whole = [file for file in files if file.size]
 
     def cut(file: SourceFile) -> list[ReadSplit]:
         if not parquet or file.size <= limit:
             return [ReadSplit(file, file.size)]
-        with opened(fs, file) as reader:
+        with decoding(file), opened(fs, file) as reader:
             return list(_cut(file, pq.read_metadata(reader), limit))
 
     with ThreadPoolExecutor(FOOTERS) as pool:

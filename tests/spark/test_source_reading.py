@@ -330,6 +330,37 @@ def test_bytes_that_were_collected_meanwhile_are_told_with_the_path(fs: S3kSyncC
 
 
 @embedded
+@pytest.mark.parametrize("format", ["parquet", "orc", "json", "arrow"])
+def test_a_file_that_has_another_format_is_told_with_the_path(
+    fs: S3kSyncClient, format: str
+) -> None:
+    fs.write("/x/notes.txt", b"no such thing")
+    files = found_files(fs, ["/x"])
+    plan = ReadPlan(StructType().add("id", "long"), format)
+    attempts: list[Callable[[], object]] = [
+        lambda: inferred_schema(fs, files, format, merged=False),
+        lambda: list(read_splits(fs, plan, [ReadSplit(files[0], files[0].size)])),
+    ]
+    if format == "parquet":
+        attempts.append(lambda: splits_of(fs, files, 1, parquet=True))
+    for attempt in attempts:
+        with pytest.raises(InvalidArgumentError, match="option format") as caught:
+            attempt()
+        assert caught.value.path == "/x/notes.txt"
+
+
+@embedded
+def test_values_that_do_not_fit_are_told_with_the_path(fs: S3kSyncClient) -> None:
+    for path, data in {"/x/a.parquet": {"id": ["one"]}, "/y/id=one/a.parquet": {"n": [1]}}.items():
+        fs.write(path, parquet(data))
+        files = found_files(fs, [path[:2]])
+        plan = ReadPlan(StructType().add("id", "long"), "parquet")
+        with pytest.raises(InvalidArgumentError, match="one") as caught:
+            list(read_splits(fs, plan, [ReadSplit(files[0], files[0].size)]))
+        assert caught.value.path == path
+
+
+@embedded
 def test_files_are_pruned_by_the_conditions_that_are_decided(fs: S3kSyncClient) -> None:
     days(fs)
     fs.write(
