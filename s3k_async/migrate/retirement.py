@@ -170,16 +170,17 @@ class _Moving:
     done: Retirement
 
     async def need_quiet(self, grace: float) -> None:
-        """Raises BusyError if the log was written to within the grace period."""
-        youngest = 0
+        """Raises BusyError if the log was written to within the grace period. Other volumes in its
+        bucket may be in use."""
+        oldest = await self.blobs.now_ms() - int(grace * 1000)
         async for batch in self._batches():
-            youngest = max(youngest, *(info.mtime_ms for info in batch))
-        if youngest > await self.blobs.now_ms() - int(grace * 1000):
-            raise BusyError(
-                f"the log was written to less than {grace:g} s ago: stop all writers of "
-                "S3-FileSystem 1.0 first",
-                path=self.name,
-            )
+            young = [info for info in batch if info.mtime_ms > oldest]
+            if any(data is not None for data in await gather(self._own, young, limit=_AT_ONCE)):
+                raise BusyError(
+                    f"the log was written to less than {grace:g} s ago: stop all writers of "
+                    "S3-FileSystem 1.0 first",
+                    path=self.name,
+                )
 
     async def run(self) -> None:
         """Copy log objects, compare the copies, and delete the originals, in batches."""
@@ -205,11 +206,8 @@ class _Moving:
     async def _copy(self, info: BlobInfo) -> str | None:
         """Copy one object unless this is a dry run; returns its key, or None if it is not the
         volume's."""
-        try:
-            data = await read_object(self.blobs, info.key, ENTRY_BYTES)
-        except (BlobNotFoundError, LogFormatError):
-            return None
-        if not self._belongs_to_volume(data, info.key):
+        data = await self._own(info)
+        if data is None:
             return None
         if self.dry_run:
             return info.key
@@ -229,6 +227,14 @@ class _Moving:
         with suppress(BlobExistsError):
             await self.blobs.put(key, data, if_absent=True)
         return await self.blobs.get(key) == data
+
+    async def _own(self, info: BlobInfo) -> bytes | None:
+        """The content of a log object of the volume; None of another one."""
+        try:
+            data = await read_object(self.blobs, info.key, ENTRY_BYTES)
+        except (BlobNotFoundError, LogFormatError):
+            return None
+        return data if self._belongs_to_volume(data, info.key) else None
 
     def _belongs_to_volume(self, data: bytes, key: str) -> bool:
         try:

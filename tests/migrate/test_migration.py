@@ -298,6 +298,28 @@ async def test_a_log_in_a_bucket_of_several_volumes(scene: Scene) -> None:
     assert f"{GUARD}.info" in await scene.blobs()
 
 
+async def test_writers_of_other_volumes_in_the_log_bucket_do_not_matter(scene: Scene) -> None:
+    """Nor does an unreadable object there, which may be one of theirs."""
+    shared = MemoryBlobs(fresh_name("log"), replace(SYSTEM, now_ms=lambda: now - 3_600_000))
+    now = SYSTEM.now_ms()
+    await shared.create()
+    for key, data in scene.log.items():
+        await shared.put(key, data)
+        await scene.old.blobs.delete(key)
+    shared.runtime = SYSTEM
+    other = OldFiles("other", scene.old.items, shared)
+    await other.log("/f", SYSTEM.uuid(), 2, physical="s3a://other/k", size=1)
+    await shared.put(f"{SYSTEM.uuid()}.info", b"damaged")
+    scene.old_config = replace(scene.old_config, log=MemoryPlace(shared.uri("-").split("/")[2]))
+    await scene.dumped()
+    await scene.load()
+    assert (await scene.retire(grace=300.0)).moved == len(scene.log)
+    late = OldFiles(scene.old.name, scene.old.items, shared)
+    await late.log("/late", SYSTEM.uuid(), 2, physical="s3a://other/k", size=1)
+    with pytest.raises(BusyError, match="stop all writers"):
+        await scene.retire(grace=300.0)
+
+
 async def test_a_log_of_several_batches(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("s3k_async.migrate.retirement._BATCH", 2)
     await scene.dumped()
