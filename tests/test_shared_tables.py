@@ -598,6 +598,62 @@ async def test_a_late_destruction_leaves_the_next_volume_of_a_table() -> None:
     assert await contents(config)
 
 
+@pytest.mark.parametrize("late", ["record", "drop"])
+async def test_a_late_destruction_leaves_the_volumes_that_share_the_table_now(late: str) -> None:
+    """Another client has removed the table meanwhile, and volumes share the next one: before the
+    late destruction looks for its record, or after it has found no table."""
+    table = next(_tables)
+    config, other, plan = volume(table, ""), volume(table, "a"), FaultPlan()
+    await init_volume(config)
+    await fill(config)
+    methods: list[str] = []
+
+    async def share() -> None:
+        plan.gate = None
+        await init_volume(other)
+        await fill(other)
+
+    async def overtake(call: Call) -> None:
+        if call.method == "get" and methods[-1:] == ["drop"]:  # the locations have been removed
+            plan.gate = None
+            await destroy_volume(config, force=True)
+            if late == "record":
+                await share()
+            else:
+                plan.gate = at_drop
+        methods.append(call.method)
+
+    async def at_drop(call: Call) -> None:
+        if call.method == "drop":
+            await share()
+
+    plan.gate = overtake
+    with plan.injected():
+        if late == "record":
+            with pytest.raises(VolumeMismatchError, match="another volume"):
+                await destroy_volume(config, force=True)
+        else:
+            await destroy_volume(config, force=True)
+            if plan.gate is not None:  # it removes no table that it has not found
+                await share()
+    assert plan.gate is None
+    assert await contents(other)
+
+
+async def test_an_open_client_finds_that_volumes_share_the_table_now() -> None:
+    table = next(_tables)
+    config, other = volume(table, ""), volume(table, "a")
+    await init_volume(config)
+    opened = await open_volume(config)
+    try:
+        await destroy_volume(config)
+        await init_volume(other)
+        with pytest.raises(VolumeNotFoundError, match="removed since it was opened"):
+            await opened.need_record()
+    finally:
+        await opened.close()
+
+
 async def test_a_stalled_client_does_not_restore_a_destroyed_volume(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

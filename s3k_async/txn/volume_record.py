@@ -796,7 +796,7 @@ async def need_item(store: ItemStore, record: VolumeRecord, where: str) -> Item:
     """The record item of an open volume. Raises VolumeNotFoundError if the volume was destroyed, or
     is being destroyed."""
     item = await store.get(RECORD_KEY)
-    if item is None or item.get(STATE) == DESTROYING or item["volume_id"] != record.volume_id:
+    if item is None or item.get(STATE) == DESTROYING or item.get("volume_id") != record.volume_id:
         raise VolumeNotFoundError("the volume was removed since it was opened", path=where)
     return item
 

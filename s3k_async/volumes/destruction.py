@@ -157,11 +157,12 @@ async def destroy_volume(
             whole, _ = connections.whole_table()
             await remove_items(items, whole, config.table_prefix, record, runtime=runtime)
             return left
-        with suppress(VolumeNotFoundError):  # the drop of another client
-            item = await items.get(RECORD_KEY) or {"volume_id": record.volume_id}
-            if item["volume_id"] != record.volume_id:
+        # Without a table, another client has removed it; the next one is that of other volumes.
+        with suppress(VolumeNotFoundError):
+            item = await items.get(RECORD_KEY)
+            if item is not None and item.get("volume_id") != record.volume_id:
                 raise VolumeMismatchError("the table now has another volume", path=where)
-        await connections.retry_write(table.drop)
+            await connections.retry_write(table.drop)
         if record.scope:
             await _clear_rest(record, data, log, hot)
     if config.table.home is not None and record.data == "./data/":
