@@ -246,6 +246,33 @@ async def test_an_older_volume_deletes_only_what_its_log_names(tool: str, tmp_pa
     assert await everything(blobs) == planted
 
 
+@pytest.mark.parametrize("inside", ["audit", "checkpoints/of/all", "quarantine"])
+async def test_destruction_of_an_older_volume_keeps_a_volume_inside_its_log_location(
+    inside: str, unscoped: None, tmp_path: Path
+) -> None:
+    """Its directory has the name of a part of a log."""
+    home = f"{tmp_path}/old"
+    config = VolumeConfig(
+        "old",
+        SqliteFile(f"{home}/s3k.sqlite"),
+        LocalDirectory(f"{home}/data"),
+        log=LocalDirectory(f"{home}/log"),
+    )
+    await init_volume(config)
+    await fill(config)
+    other = VolumeConfig(
+        "new", MemoryTable(fresh_name("table")), LocalDirectory(f"{home}/log/{inside}")
+    )
+    await init_volume(other)
+    before = await fill(other)
+    await destroy_volume(config, force=True)
+    entries = tmp_path / "old" / "log" / "entries"
+    assert [each for each in entries.rglob("*") if each.is_file()] == []
+    assert await contents(other) == before
+    await restore(other, tmp_path)
+    assert await contents(other) == before
+
+
 @pytest.mark.usefixtures("unscoped")
 async def test_an_older_volume_still_collects_what_its_log_names(tmp_path: Path) -> None:
     config = settings()

@@ -293,7 +293,8 @@ async def _clear_named(
         async for info in list_all(data):
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
-        left += await _until_clear(partial(_clear, log, _LOG), where, runtime)
+        inside = await _locations_in(log)
+        left += await _until_clear(partial(_clear, log, _LOG, without=inside), where, runtime)
         await withdraw(log, record.volume_id)
         await log.drop(if_empty=True)
     if await data.exists():
@@ -348,14 +349,30 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
     yield list(batch)
 
 
+async def _locations_in(blobs: BlobStore) -> tuple[str, ...]:
+    """The prefixes in a location that are locations of other volumes, by their marks."""
+    return tuple(
+        [
+            info.key.removesuffix(CLAIM)
+            async for info in list_all(blobs)
+            if info.key.endswith(f"/{CLAIM}")
+        ]
+    )
+
+
 async def _clear(
-    blobs: RetryingBlobs, own_keys: re.Pattern[str], remedy: str = _REPEAT
+    blobs: RetryingBlobs,
+    own_keys: re.Pattern[str],
+    remedy: str = _REPEAT,
+    *,
+    without: tuple[str, ...] = (),
 ) -> _Cleared:
-    """Delete the objects with matching keys. `remedy`: for those that cannot be deleted."""
+    """Delete the objects with matching keys, except those with the prefixes `without`. `remedy`:
+    for those that cannot be deleted."""
     found = _Cleared()
     batch: list[str] = []
     async for info in list_all(blobs):
-        if own_keys.fullmatch(info.key):
+        if own_keys.fullmatch(info.key) and not info.key.startswith(without):
             batch.append(info.key)
             found.own += 1
         else:
