@@ -473,6 +473,15 @@ async def test_a_location_with_objects_of_another_volume_is_refused(
     await init_volume(config)
 
 
+async def test_a_refused_log_location_leaves_no_mark_at_the_data() -> None:
+    first = settings(log=MemoryBlobs(fresh_name("log")))
+    await init_volume(first)
+    refused = settings(log=first.log)
+    with pytest.raises(VolumeExistsError, match="belongs to the volume"):
+        await init_volume(refused)
+    await init_volume(settings(data=refused.data))
+
+
 @volume_backends("embedded", "dynoxide+seaweedfs")
 async def test_what_is_there_is_looked_at_by_the_directory(new_volume: VolumeMaker) -> None:
     config, neighbour = new_volume(), new_volume()

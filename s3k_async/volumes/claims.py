@@ -165,12 +165,12 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
                 )
 
 
-async def require_free(blobs: BlobStore, table: str) -> None:
-    """Check that a location has the mark of this table, or none and no objects of a volume. Raises
-    VolumeExistsError, NotAVolumeError (the mark is damaged)."""
+async def require_free(blobs: BlobStore, table: str, *, adopting: bool = False) -> None:
+    """Check that a location has the mark of this table, or none and no objects of a volume, as
+    `require_unclaimed`. Raises VolumeExistsError, NotAVolumeError (the mark is damaged)."""
     found = await read_claim(blobs)
     if found is None:
-        await require_unclaimed(blobs)
+        await require_unclaimed(blobs, adopting=adopting)
     elif not _is_mark_of(found, table):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "

@@ -318,10 +318,14 @@ async def _claimed(
     log_blobs = (
         None if record.log_mode == "disabled" else await _make_place(connections, config, "log")
     )
-    for place in (blobs, log_blobs):
-        if place is not None and await read_claim(place) is None:
-            await require_unclaimed(place, adopting=adopting)
-    await _free_hot(connections, record)  # before the data is marked for a volume with it
+    # The other locations are free before the data is marked for a volume with them.
+    if await read_claim(blobs) is None:
+        await require_unclaimed(blobs, adopting=adopting)
+        if log_blobs is not None:
+            await require_free(log_blobs, log_table, adopting=adopting)
+    elif log_blobs is not None and await read_claim(log_blobs) is None:
+        await require_unclaimed(log_blobs, adopting=adopting)
+    await _free_hot(connections, record)
     made = await claim(blobs, record.volume_id, record.name, table, layout=_layout(record))
     if made.scope and made.volume_id != record.volume_id and not rebuilding:
         for place in (blobs, log_blobs):

@@ -833,8 +833,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a location with another volume's objects that is taken",
         "volumes/creation.py",
-        "            await require_unclaimed(place, adopting=adopting)",
-        "            pass",
+        "        await require_unclaimed(blobs, adopting=adopting)\n        if",
+        "        if",
         "tests/test_ownership.py::test_a_location_with_objects_of_another_volume_is_refused",
     ),
     Defect(
