@@ -838,6 +838,36 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/test_ownership.py::test_a_location_with_objects_of_another_volume_is_refused",
     ),
     Defect(
+        "a data location that is marked before the log location was looked at",
+        "volumes/creation.py",
+        "            await require_free(log_blobs, log_table, adopting=adopting)",
+        "            pass",
+        "tests/test_ownership.py::test_a_refused_log_location_leaves_no_mark_at_the_data",
+    ),
+    Defect(
+        "destroy of an older volume takes a volume inside its log location along",
+        "volumes/destruction.py",
+        "partial(_clear, log, _LOG, without=inside)",
+        "partial(_clear, log, _LOG)",
+        "tests/test_ownership.py"
+        "::test_destruction_of_an_older_volume_keeps_a_volume_inside_its_log_location",
+    ),
+    Defect(
+        "destroy that finds no table drops the next one",
+        "volumes/destruction.py",
+        "            await connections.retry_write(table.drop)",
+        "        await connections.retry_write(table.drop)",
+        f"{SHARED_TABLES}::test_a_late_destruction_leaves_the_volumes_that_share_the_table_now",
+    ),
+    Defect(
+        "retirement of a log that takes writers of other volumes for its own",
+        "migrate/retirement.py",
+        "if any(data is not None for data in await gather(self._own, young, limit=_AT_ONCE)):",
+        "if young:",
+        "tests/migrate/test_migration.py"
+        "::test_writers_of_other_volumes_in_the_log_bucket_do_not_matter",
+    ),
+    Defect(
         "an older volume that collects what its log does not name",
         "integrity/gc_mark.py",
         "        if not self._place.scoped and not verdict.operations:",
