@@ -299,7 +299,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "log: reservation": lambda case: (
         case.logged_state is not None and case.logged_state.is_reservation
     ),
-    "log: conflict": lambda case: bool(case.facts.log_state.conflict),
+    "log: conflict": lambda case: _contradict(case.facts.log_state.conflict),
     "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
     "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
     "log: bytes whole": lambda case: case.has_bytes(case.logged_state, whole=True),
@@ -634,6 +634,13 @@ def decide(facts: Facts) -> list[Finding]:
     if facts.trash is not None:
         found += _found(TRASH, case, path=facts.trash.was)
     return found
+
+
+def _contradict(records: Sequence[LogRecord]) -> bool:
+    """Whether operations of one version lead to different states. A load of a dump logs its entries
+    again, with the time of the dump."""
+    states = [(record.operation.after, record.operation.trash) for record in records]
+    return any(state != states[0] for state in states)
 
 
 def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from s3k_async.backends.ports.items import Condition, Delete
 from s3k_async.client import S3kClient
-from s3k_async.integrity.repair import repair_volume
+from s3k_async.integrity.repair import repair_volume, verify_volume
 from s3k_async.model import LayoutName
 from s3k_async.table.codec import to_item
+from s3k_async.volumes import init_volume, open_volume
 from tests.integrity.out_of_band import SECOND, Ground, findings
+from tests.test_ownership import load, settings
 
 pytestmark = pytest.mark.layouts("path", "tree")
 
@@ -80,3 +84,17 @@ async def test_a_file_whose_entry_was_not_restored_is_undeleted_as_the_last_one_
         (version,) = (each for each in await fs.versions("/d/f") if each.size == len(THIRD))
         await fs.undelete("/d/f", version=version.id)
         assert await fs.read("/d/f") == THIRD
+
+
+async def test_the_load_of_a_dump_contradicts_nothing(layout: LayoutName, tmp_path: Path) -> None:
+    """It logs the same operations again, as of the time of the dump."""
+    config = replace(settings(), layout=layout)
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", SECOND)
+    await load(config, tmp_path)
+    volume = await open_volume(replace(config, suffix_count=None))
+    try:
+        assert (await verify_volume(volume, grace=-60.0)).problems == []
+    finally:
+        await volume.close()

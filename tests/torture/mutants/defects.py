@@ -868,6 +868,20 @@ DEFECTS: tuple[Defect, ...] = (
         "::test_writers_of_other_volumes_in_the_log_bucket_do_not_matter",
     ),
     Defect(
+        "fsck takes the load of a dump for a conflict",
+        "integrity/verify_rules.py",
+        "    return any(state != states[0] for state in states)",
+        "    return bool(states)",
+        "tests/integrity/test_log_conflicts.py::test_the_load_of_a_dump_contradicts_nothing",
+    ),
+    Defect(
+        "fsck finds no conflict of operations with one version",
+        "integrity/verify_rules.py",
+        "    return any(state != states[0] for state in states)",
+        "    return False",
+        "tests/integrity/test_log_conflicts.py::test_of_an_entry_that_is_there_the_table_decides",
+    ),
+    Defect(
         "an older volume that collects what its log does not name",
         "integrity/gc_mark.py",
         "        if not self._place.scoped and not verdict.operations:",
