@@ -203,6 +203,7 @@ async def _publish_new(volume: Volume, new: Entry, content: Content) -> Entry:
     one at the path, at the end of that, as a copy."""
     store, storage = volume.store, volume.storage.at(new.path)
     race = ConflictBackoff(store)
+    is_repeated = False
     try:
         while True:
             target = await store.prepare(new.path)
@@ -210,19 +211,27 @@ async def _publish_new(volume: Volume, new: Entry, content: Content) -> Entry:
             if current is not None:
                 need_readable(current)
                 require_changeable(volume, current)
-                copied = await storage.copy_from(storage, content, current.id)
+            if current is None and not is_repeated:
+                target = replace(target, object_id=new.id, lease_ms=new.lease_ms)
+            else:
+                # After a lost race not under the former object id either: if the file was withdrawn
+                # since its directory was removed, the log has the removal of that object.
+                copied = await storage.copy_from(storage, content, target.object_id)
+                unused = ConflictError("copied", path=new.path)
+                await drop_unpublished(storage, content.physical, unused)
+                content = copied
+            if current is not None:
                 break
-            target = replace(target, object_id=new.id, lease_ms=new.lease_ms)
             try:
                 return await store.publish(target, content, overwrite=False)
             except (ConflictError, PathExistsError) as error:
                 await race.lost(error)
+            is_repeated = True
     except S3kError as error:
         await drop_unpublished(storage, content.physical, error)
         raise
-    await drop_unpublished(storage, content.physical, ConflictError("copied", path=new.path))
     return await publish_range(
-        volume, new.path, None, copied, expected=current.id, lease_ms=target.lease_ms
+        volume, new.path, None, content, expected=current.id, lease_ms=target.lease_ms
     )
 
 

@@ -133,3 +133,38 @@ async def test_an_append_that_loses_every_race_ends_in_a_conflict(layout: Layout
         faults.gate = None
         assert await contents(other) == {"/f": b"theirs", "/g": b"g"}
         assert await problems(other) == []
+
+
+async def test_a_new_file_that_was_withdrawn_is_created_as_another_object() -> None:
+    """Its directory was removed as empty, and another one has a file at the path, which is gone
+    when it is looked for. The log, which has the withdrawn file as removed, has the new one."""
+    config = memory_config(TUNING, "tree")
+    await init_volume(config)
+    faults, done = FaultPlan(), list[str]()
+    async with S3kClient(config=config) as other, faulty_client(faults, config) as fs:
+        await other.makedirs("/d")
+        file = await fs.open("/d/f", "ab")
+        await file.write(b"in parts" * 50)
+
+        async def gate(call: Call) -> None:
+            if call.store != "items":
+                return
+            if not done and call.method == "write":
+                done.append("removed")
+                await other.delete("/d")
+            elif done == ["removed"]:
+                done.append("taken")
+                await other.write("/d/f", b"theirs")
+            elif done == ["removed", "taken"] and call.method == "transact":
+                done.extend(["withdrawn"] * call.key.endswith("/f"))
+            elif done == ["removed", "taken", "withdrawn"]:
+                done.append("free")
+                await other.delete("/d/f")
+
+        faults.gate = gate
+        await file.close()
+        faults.gate = None
+        assert done == ["removed", "taken", "withdrawn", "free"]
+        assert await contents(other) == {"/d": None, "/d/f": b"in parts" * 50}
+        assert await live_keys(other) <= await data_keys(other)
+        assert await problems(fs) == []
