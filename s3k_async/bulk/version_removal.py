@@ -28,6 +28,7 @@ from s3k_async.errors import (
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, need_collectable
 from s3k_async.integrity.gc_rules import (
+    LATE_SECONDS,
     PHYSICAL_KEY,
     Ages,
     GcFacts,
@@ -66,6 +67,8 @@ class _RemovableFile:
     records: tuple[LogRecord, ...]
     is_undecided: bool
     """Whether the log has a later operation of unknown outcome, or that of the deletion is."""
+    is_being_created: bool
+    """Whether its writer may create it again, since the answer to the first request was lost."""
 
     @property
     def is_without_data(self) -> bool:
@@ -160,7 +163,11 @@ async def remove_versions(
         files, size, failures = 0, 0, list[Failure]()
         async for some in removal.windows():
             failures += [(each.last.path, _undecided(each)) for each in some if each.is_undecided]
-            known = [each for each in some if not each.is_undecided]
+            decided = [each for each in some if not each.is_undecided]
+            failures += [
+                (each.last.path, _unfinished(each)) for each in decided if each.is_being_created
+            ]
+            known = [each for each in decided if not each.is_being_created]
             found = await removal.verdicts(known, now_ms)
             verdicts = [verdict for each in found for verdict in each]
             for start in range(0, len(verdicts), BATCH):
@@ -249,13 +256,40 @@ class _Removal:
                 continue
             last = history.states[-1].entry
             if self.wanted.includes(last) and not last.is_dir:
-                yield _RemovableFile(last, tuple(records), bool(history.pending))
+                yield _RemovableFile(
+                    last,
+                    tuple(records),
+                    bool(history.pending),
+                    _is_being_created(records, self.volume.store.runtime.now_ms()),
+                )
 
 
 def _undecided(file: _RemovableFile) -> BusyError:
     return BusyError(
         "its deletion is pending in the log, since a client was interrupted: s3k fsck repair "
         "completes it, then repeat the call",
+        path=file.last.path,
+    )
+
+
+def _is_being_created(records: Sequence[LogRecord], now_ms: int) -> bool:
+    """Whether a creation is not committed, and so young that its request may be on its way: it
+    requires only that nothing is at the path."""
+    committed = {each.operation.id for each in records if each.state == "committed"}
+    return any(
+        each.operation.before is None
+        and (after := each.operation.after) is not None
+        and after.committed
+        and each.operation.id not in committed
+        and each.operation.time_ms + LATE_SECONDS * 1000 > now_ms
+        for each in records
+    )
+
+
+def _unfinished(file: _RemovableFile) -> BusyError:
+    return BusyError(
+        "its creation is pending in the log, since its writer lacks an answer, or was interrupted, "
+        "and may be repeated: repeat the call later, or leave the data to s3k gc",
         path=file.last.path,
     )
 

@@ -12,10 +12,11 @@ from s3k_async.errors import (
     DataMissingError,
     PartialFailureError,
     PathNotFoundError,
+    ResponseLostError,
     ServiceError,
 )
 from s3k_async.model import ChangeResult, LayoutName
-from s3k_async.testing import FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.versioned import Place
@@ -126,3 +127,32 @@ async def test_an_undecided_deletion_is_not_completed(layout: LayoutName) -> Non
         (failure,) = caught.value.failures
         assert isinstance(failure[1], BusyError)
         assert len([each async for each in list_all(fs._volume().blobs)]) == 1
+
+
+async def test_a_file_that_its_writer_creates_again_keeps_its_data(layout: LayoutName) -> None:
+    """The answer to its creation was lost, and it is removed before the request is repeated."""
+    faults, sent = FaultPlan(), list[Call]()
+    config = replace(memory_config(), layout=layout)
+    await init_volume(config)
+    async with faulty_client(FaultPlan(), config) as other, faulty_client(faults, config) as fs:
+        await other.makedirs("/d")
+
+        async def gate(call: Call) -> None:
+            if (call.store, call.method) != ("items", "write"):
+                return
+            sent.append(call)
+            if len(sent) == 2:
+                with pytest.raises(PartialFailureError) as caught:
+                    await other.delete("/d/f", permanently=True)
+                ((path, reason),) = caught.value.failures
+                assert (path, type(reason)) == ("/d/f", BusyError)
+                assert not await other.exists("/d/f")
+
+        faults.gate = gate
+        faults.fail_when(lambda call: call in sent, ResponseLostError("lost"), when="after")
+        await fs.write("/d/f", b"1")
+        assert len(sent) == 2
+        assert await other.read("/d/f") == b"1"
+        await fs._volume().log.drained()
+        await other.delete("/d/f", permanently=True)
+        assert [each async for each in list_all(fs._volume().blobs)] == []

@@ -2213,6 +2213,13 @@ DEFECTS: tuple[Defect, ...] = (
         f"{MORE}::test_after_an_unknown_outcome_no_data_is_removed",
     ),
     Defect(
+        "extents: a new file under the object id of one that was withdrawn",
+        "files/edits.py",
+        "            if current is None and not is_repeated:\n",
+        "            if current is None:\n",
+        f"{MORE}::test_a_new_file_that_was_withdrawn_is_created_as_another_object",
+    ),
+    Defect(
         "extents: a change in place that creates directories",
         "files/edits.py",
         "    prepare = store.prepare if create else store.prepare_existing\n",
@@ -4430,6 +4437,13 @@ DEFECTS: tuple[Defect, ...] = (
         "_undecided(each)) for each in some if each.is_undecided]",
         "_undecided(each)) for each in some if False]",
         f"{PERMANENT_REMOVAL}::test_an_undecided_deletion_is_not_completed",
+    ),
+    Defect(
+        "versions: a permanent removal of a file that its writer may create again",
+        "bulk/version_removal.py",
+        "        and each.operation.id not in committed\n",
+        "        and False\n",
+        f"{PERMANENT_REMOVAL}::test_a_file_that_its_writer_creates_again_keeps_its_data",
     ),
     Defect(
         "versions: a permanent removal of the last content alone",
