@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async._core.runtime import SYSTEM
+from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.blobs import BlobStore
@@ -33,6 +34,7 @@ from s3k_async.integrity.repair import repair_volume
 from s3k_async.migrate import dump_volume, load_volume, reshard_volume
 from s3k_async.model import Content
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.testing import FaultPlan
 from s3k_async.txn.volume_record import SCOPE
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
@@ -46,6 +48,7 @@ from tests.support import under
 NOW = Ages(grace=-100.0, lease=0.0, late=-100.0)
 """To which everything is old."""
 Bytes = dict[str, bytes]
+NEW_RECORD = creation._new_record
 
 
 def settings(**changes: object) -> VolumeConfig:
@@ -271,6 +274,44 @@ async def test_destruction_of_an_older_volume_keeps_a_volume_inside_its_log_loca
     assert await contents(other) == before
     await restore(other, tmp_path)
     assert await contents(other) == before
+
+
+@pytest.mark.parametrize(
+    ("inside", "scoped"),
+    [
+        ("entries", True),
+        ("entries/0f", False),
+        ("segments", True),
+        ("segments", False),
+        ("checkpoints/manifests", True),
+    ],
+)
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_the_tools_of_an_older_volume_keep_a_volume_inside_its_log_location(
+    tool: str, inside: str, scoped: bool, unscoped: None, tmp_path: Path
+) -> None:
+    """Nor do they take its objects for damaged ones of the log."""
+    log = LocalDirectory(str(tmp_path / "log"))
+    config = settings(log=log)
+    await init_volume(config)
+    before = await fill(config)
+    other = settings(data=LocalDirectory(f"{log.path}/{inside}"))
+    blobs = LocalBlobs(f"{log.path}/{inside}")
+    own = await everything(blobs) if await blobs.exists() else {}
+    with pytest.MonkeyPatch.context() as patch:
+        if scoped:
+            patch.setattr(creation, "_new_record", NEW_RECORD)
+        await init_volume(other)
+    theirs = await fill(other)
+    planted = {key: data for key, data in (await everything(blobs)).items() if key not in own}
+    await TOOLS[tool](config, tmp_path)
+    async with opened(config) as volume:
+        assert volume.log_blobs is not None
+        records = [each async for each in LogReader(volume.log_blobs).records()]
+        assert [each for each in records if isinstance(each, DamagedLog)] == []
+    left = await everything(blobs)
+    assert {key for key, data in planted.items() if left.get(key) != data} == set()
+    assert (await contents(config), await contents(other)) == (before, theirs)
 
 
 @pytest.mark.usefixtures("unscoped")

@@ -38,6 +38,7 @@ from s3k_async.oplog.entries import (
 from s3k_async.oplog.log_objects import MANIFEST_BYTES, QUARANTINE, read_object
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
+from s3k_async.storage.location_marks import is_inside_another
 
 __all__ = [
     "MANIFESTS",
@@ -260,7 +261,8 @@ class CheckpointReader:
                     )
                 )
             except LogFormatError as error:
-                found.append(DamagedLog(info.key, error))
+                if not await is_inside_another(self._blobs, info.key):
+                    found.append(DamagedLog(info.key, error))
             except BlobNotFoundError:
                 continue  # superseded since it was listed
         return found

@@ -46,6 +46,7 @@ from s3k_async.oplog.log_objects import ENTRY_BYTES, OBJECT_BYTES, read_object
 from s3k_async.oplog.record_lines import RecordLines
 from s3k_async.oplog.segment_ids import SegmentIds
 from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment, pending_lines
+from s3k_async.storage.location_marks import is_inside_another
 
 __all__ = [
     "DamagedLog",
@@ -330,7 +331,8 @@ class LogReader:
             try:
                 segment = _segment_id(info.key)
             except LogFormatError as error:
-                damage.append(DamagedLog(info.key, error))
+                if not await is_inside_another(self._blobs, info.key):
+                    damage.append(DamagedLog(info.key, error))
                 continue
             if segment not in covered:
                 sizes[segment] = sizes.get(segment, 0) + info.size
@@ -458,7 +460,8 @@ class LogReader:
             try:
                 key = parse_key(info.key)
             except LogFormatError as error:
-                yield DamagedLog(info.key, error)
+                if not await is_inside_another(self._blobs, info.key):
+                    yield DamagedLog(info.key, error)
                 continue
             if without is not None and _segment_id(info.key) in without:
                 continue

@@ -32,6 +32,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.storage.location_marks import CLAIM
 from s3k_async.txn.volume_record import SCOPE, VolumeRecord, location_text, scope_of
 from s3k_async.volumes.connections import VolumeConnections
 
@@ -54,8 +55,6 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-CLAIM: Final = "s3k-volume.json"
-"""Key of the mark, below the location's root."""
 _MOST: Final = 64 * 1024
 """Most bytes of a mark."""
 _PREFIX_MARK: Final = "?prefix="

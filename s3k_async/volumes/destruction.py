@@ -32,6 +32,7 @@ from s3k_async.errors import (
 )
 from s3k_async.oplog.log_reader import DamagedLog, LogReader
 from s3k_async.storage.extents import physical_keys
+from s3k_async.storage.location_marks import CLAIM, locations_in
 from s3k_async.txn.shared_table import remove_items
 from s3k_async.txn.upload_records import has_uploads
 from s3k_async.txn.volume_lock import QUIET_SECONDS
@@ -43,7 +44,6 @@ from s3k_async.txn.volume_record import (
     mark_destroying,
 )
 from s3k_async.volumes.claims import (
-    CLAIM,
     read_claim,
     require_claim,
     table_identity,
@@ -293,7 +293,7 @@ async def _clear_named(
         async for info in list_all(data):
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
-        inside = await _locations_in(log)
+        inside = await locations_in(log)
         left += await _until_clear(partial(_clear, log, _LOG, without=inside), where, runtime)
         await withdraw(log, record.volume_id)
         await log.drop(if_empty=True)
@@ -347,17 +347,6 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
             yield list(batch)
             batch = set()
     yield list(batch)
-
-
-async def _locations_in(blobs: BlobStore) -> tuple[str, ...]:
-    """The prefixes in a location that are locations of other volumes, by their marks."""
-    return tuple(
-        [
-            info.key.removesuffix(CLAIM)
-            async for info in list_all(blobs)
-            if info.key.endswith(f"/{CLAIM}")
-        ]
-    )
 
 
 async def _clear(
