@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from s3k_async._core.concurrency import gather
@@ -33,14 +34,11 @@ from s3k_async.listing.listings import Listing
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.binary_entries import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
+from s3k_async.oplog.log_reader import GUARD, RETIRED
 from s3k_async.volumes import Volume
 
 __all__ = ["GRACE_SECONDS", "GUARD", "RETIRED", "Retirement", "retire_log"]
 
-RETIRED: Final = "retired-1.0-log/"
-"""Key prefix of the copies."""
-GUARD: Final = "0000d1ed-0000-4000-8000-000000000000"
-"""The object id of the guard's entry."""
 GRACE_SECONDS: Final = 300.0
 """Age below which a log object shows that the volume is still written to."""
 
@@ -164,10 +162,13 @@ class _Moving:
     name: str
     own_place: bool
     """Whether the log is among the volume's own bytes: then an unreadable entry counts as its own,
-    but never one of another volume."""
+    unless other volumes have entries there."""
     dry_run: bool
     tell: Tell
     done: Retirement
+    is_shared: bool = False
+    """Whether an entry of another volume was read."""
+    unreadable: list[BlobInfo] = field(default_factory=list)
 
     async def need_quiet(self, grace: float) -> None:
         """Raises BusyError if the log was written to within the grace period. Other volumes in its
@@ -175,7 +176,8 @@ class _Moving:
         oldest = await self.blobs.now_ms() - int(grace * 1000)
         async for batch in self._batches():
             young = [info for info in batch if info.mtime_ms > oldest]
-            if any(data is not None for data in await gather(self._own, young, limit=_AT_ONCE)):
+            found = await gather(self._own, young, limit=_AT_ONCE)
+            if any(data is not None for data in found) or (self.own_place and self.unreadable):
                 raise BusyError(
                     f"the log was written to less than {grace:g} s ago: stop all writers of "
                     "S3-FileSystem 1.0 first",
@@ -184,14 +186,20 @@ class _Moving:
 
     async def run(self) -> None:
         """Copy log objects, compare the copies, and delete the originals, in batches."""
+        self.unreadable.clear()
         async for batch in self._batches():
-            keys = [
-                key for key in await gather(self._copy, batch, limit=_AT_ONCE) if key is not None
-            ]
-            self.done.objects += len(keys)
-            if not self.dry_run:
-                await self._delete(keys)
-            self.tell(Progress("retire", self.done.objects))
+            await self._move(batch)
+        if self.own_place and not self.is_shared:
+            for start in range(0, len(self.unreadable), _BATCH):
+                await self._move(self.unreadable[start : start + _BATCH], unreadable=True)
+
+    async def _move(self, batch: Sequence[BlobInfo], *, unreadable: bool = False) -> None:
+        copy = partial(self._copy, unreadable=unreadable)
+        keys = [key for key in await gather(copy, batch, limit=_AT_ONCE) if key is not None]
+        self.done.objects += len(keys)
+        if not self.dry_run:
+            await self._delete(keys)
+        self.tell(Progress("retire", self.done.objects))
 
     async def _delete(self, keys: Sequence[str]) -> None:
         failures = await self.blobs.delete_many(keys) if keys else []
@@ -203,10 +211,10 @@ class _Moving:
             )
         self.done.moved += len(keys)
 
-    async def _copy(self, info: BlobInfo) -> str | None:
+    async def _copy(self, info: BlobInfo, *, unreadable: bool) -> str | None:
         """Copy one object unless this is a dry run; returns its key, or None if it is not the
         volume's."""
-        data = await self._own(info)
+        data = await self._own(info, unreadable=unreadable)
         if data is None:
             return None
         if self.dry_run:
@@ -228,19 +236,22 @@ class _Moving:
             await self.blobs.put(key, data, if_absent=True)
         return await self.blobs.get(key) == data
 
-    async def _own(self, info: BlobInfo) -> bytes | None:
-        """The content of a log object of the volume; None of another one."""
+    async def _own(self, info: BlobInfo, *, unreadable: bool = False) -> bytes | None:
+        """The content of a log object of the volume; None of another one. `unreadable`: whether
+        one that cannot be decoded is the volume's; otherwise it is noted."""
         try:
             data = await read_object(self.blobs, info.key, ENTRY_BYTES)
         except (BlobNotFoundError, LogFormatError):
             return None
-        return data if self._belongs_to_volume(data, info.key) else None
-
-    def _belongs_to_volume(self, data: bytes, key: str) -> bool:
         try:
-            return read_java(data, key).logical.startswith(f"ks://{self.name}/")
+            is_own = read_java(data, info.key).logical.startswith(f"ks://{self.name}/")
         except LogFormatError:
-            return self.own_place
+            if unreadable:
+                return data
+            self.unreadable.append(info)
+            return None
+        self.is_shared = self.is_shared or not is_own
+        return data if is_own else None
 
     async def _batches(self) -> AsyncIterator[Sequence[BlobInfo]]:
         batch: list[BlobInfo] = []

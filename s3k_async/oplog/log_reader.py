@@ -49,6 +49,8 @@ from s3k_async.oplog.segments import Segment, SegmentCommit, decode_segment, pen
 from s3k_async.storage.location_marks import is_inside_another
 
 __all__ = [
+    "GUARD",
+    "RETIRED",
     "DamagedLog",
     "Finding",
     "JavaLogReader",
@@ -62,6 +64,10 @@ __all__ = [
 
 R = TypeVar("R")
 
+RETIRED: Final = "retired-1.0-log/"
+"""Key prefix of the entries of S3-FileSystem 1.0 that `migrate.retirement` has moved."""
+GUARD: Final = "0000d1ed-0000-4000-8000-000000000000"
+"""The object id of the entry that it has left for S3-FileSystem 1.0, and that is none of a file."""
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
 _EVERY_KEY: Final = KeyRange()
@@ -74,7 +80,12 @@ _SEGMENTS_AT_ONCE: Final = 2
 _PASSED: Final = 100
 """Keys of known segments, one after the other, after which a listing passes over the rest of their
 run."""
-_JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
+_JAVA_KEY: Final = re.compile(
+    rf"({re.escape(RETIRED)})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.info"
+    r"(?(1)(?:\.[0-9a-f]{16})?)",
+    re.ASCII,
+)
+"""The key of an entry, or of a retired one: a checksum follows that of a second state."""
 _JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
 
 
@@ -596,8 +607,8 @@ class LogReader:
 
 
 class JavaLogReader:
-    """Reader of the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each
-    file, no history."""
+    """Reader of the `<object id>.info` objects of an s3k-1.0 volume, retired ones included: the
+    last operation on each file, no history."""
 
     def __init__(
         self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32
@@ -622,25 +633,41 @@ class JavaLogReader:
         physical path is None.
         """
         batch: list[BlobInfo] = []
-        async for info in list_range(self._blobs, keys):
-            if _JAVA_KEY.fullmatch(info.key) is None:
-                continue
-            batch.append(info)
-            if len(batch) == _ENTRY_BATCH:
-                for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
-                    yield finding
-                batch.clear()
+        # Entries are retired while they are listed.
+        for listed in (keys, _below_retired(keys)):
+            async for info in list_range(self._blobs, listed):
+                if _object_of(info.key) is None or (listed is keys and _is_retired(info.key)):
+                    continue
+                batch.append(info)
+                if len(batch) == _ENTRY_BATCH:
+                    for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
+                        yield finding
+                    batch.clear()
         for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
             yield finding
 
     async def history(self, object_id: str) -> list[Finding]:
         """The entry of one file, if there is one. Raises the store's errors."""
         key = f"{object_id}.info"
-        info = await self._blobs.head(key) if _JAVA_KEY.fullmatch(key) else None
-        return [] if info is None else await self._one(info)
+        if _object_of(key) is None:
+            return []
+        info = await self._blobs.head(key)
+        if info is not None:
+            return await self._one(info)
+        retired = [
+            each
+            async for each in list_all(self._blobs, RETIRED + key)
+            if _object_of(each.key) is not None
+        ]
+        return _flat([await self._one(each) for each in retired])
 
     async def _one(self, info: BlobInfo) -> list[Finding]:
+        """The record in an object; none in a retired one of a file with an entry."""
         try:
+            if _is_retired(info.key):
+                entry = await self._blobs.head(f"{_object_of(info.key)}.info")
+                if entry is not None:
+                    return []
             data = await _get(self._blobs, info.key, ENTRY_BYTES)
             return [] if data is None else self._record(read_java(data, info.key), info)
         except LogFormatError as error:
@@ -652,7 +679,8 @@ class JavaLogReader:
             raise LogFormatError("a Java log entry without a file's path and size", path=info.key)
         if self._volume not in (None, logical[1]):
             return []
-        object_id = info.key.removesuffix(".info")
+        object_id = _object_of(info.key)
+        assert object_id is not None
         if isinstance(entry, JavaEntryV1):
             operation = _java_v1(entry, object_id, logical[2], info.mtime_ms)
             return [LogRecord(operation, "committed", info.key)]
@@ -680,6 +708,25 @@ class JavaLogReader:
             kind: OperationKind = "create" if entry.kind == "CREATE" else "update"
             operation = Operation("", kind, object_id, entry.version, info.mtime_ms, None, file)
         return [LogRecord(operation, state, info.key)]
+
+
+def _object_of(key: str) -> str | None:
+    """The object id in the key of an entry of S3-FileSystem 1.0; None for every other key."""
+    found = _JAVA_KEY.fullmatch(key)
+    return None if found is None or found[2] == GUARD else found[2]
+
+
+def _is_retired(key: str) -> bool:
+    return key.startswith(RETIRED)
+
+
+def _below_retired(keys: KeyRange) -> KeyRange:
+    """The range of the retired entries for one of entries."""
+    return KeyRange(
+        RETIRED + keys.prefix,
+        keys.after and RETIRED + keys.after,
+        keys.until and RETIRED + keys.until,
+    )
 
 
 def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Operation:

@@ -208,6 +208,58 @@ async def test_the_log_of_another_old_volume_in_the_bucket_stays_where_it_is(sce
     assert {f"{identity}.info", large} <= blobs.keys()
 
 
+@pytest.mark.parametrize(("method", "done"), [("put", 3), ("delete_many", 1), ("none", 0)])
+async def test_a_retired_log_is_still_that_of_the_old_volume(
+    method: str, done: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To fsck, also after an interrupted retirement."""
+    monkeypatch.setattr("s3k_async.migrate.retirement._BATCH", 2)
+    await scene.dumped()
+    await scene.load()
+    plan = FaultPlan()
+    plan.fail_when(
+        lambda call: (
+            call.method == method and [each.method for each in plan.calls].count(method) > done
+        ),
+        Died("died"),
+        times=10**9,
+    )
+    with suppress(Died, BaseExceptionGroup):
+        await scene.retire(faults=plan)
+    left = {key for key in await scene.blobs() if key in scene.log}
+    assert (
+        len(left)
+        == {"put": len(scene.log) - 2, "delete_many": len(scene.log) - 2, "none": 0}[method]
+    )
+    damaged = f"{scene.ids['/x:y é']}.info"
+    async with opened(scene.old_config) as volume:
+        report = await verify_volume(volume, grace=NOW)
+        assert [each.kind for each in report.problems] == []
+        key = damaged if await scene.old.blobs.head(damaged) else RETIRED + damaged
+        await scene.old.blobs.put(key, b"damaged")
+        report = await verify_volume(volume, grace=NOW)
+        assert {each.kind for each in report.problems} == {"log_damaged", "log_missing"}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_an_unreadable_entry_stays_if_other_volumes_have_entries_there(
+    shared: bool, scene: Scene
+) -> None:
+    """It may be theirs; in a bucket of one volume it is its own."""
+    if shared:
+        other = OldFiles("other", scene.old.items, scene.old.blobs)
+        await other.log("/f", f"f{SYSTEM.uuid()[1:]}", 2, physical="s3a://other/k", size=1)
+    damaged = f"0{SYSTEM.uuid()[1:]}.info"
+    await scene.old.blobs.put(damaged, b"damaged")
+    await scene.dumped()
+    await scene.load()
+    told = await scene.retire(dry_run=True)
+    done = await scene.retire()
+    assert told.objects == done.objects == done.moved == len(scene.log) + (not shared)
+    blobs = await scene.blobs()
+    assert (damaged in blobs, RETIRED + damaged in blobs) == (shared, not shared)
+
+
 async def test_a_full_restore_of_the_old_system_ends_at_the_guard(scene: Scene) -> None:
     """It requires of an entry that is CREATE and COMMITTED that its bytes are not, and drops those
     of other roots."""

@@ -862,10 +862,51 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "retirement of a log that takes writers of other volumes for its own",
         "migrate/retirement.py",
-        "if any(data is not None for data in await gather(self._own, young, limit=_AT_ONCE)):",
-        "if young:",
+        "if any(data is not None for data in found) or (",
+        "if young or (",
         "tests/migrate/test_migration.py"
         "::test_writers_of_other_volumes_in_the_log_bucket_do_not_matter",
+    ),
+    Defect(
+        "retirement of a log that takes unreadable entries of other volumes along",
+        "migrate/retirement.py",
+        "        if self.own_place and not self.is_shared:",
+        "        if self.own_place:",
+        "tests/migrate/test_migration.py"
+        "::test_an_unreadable_entry_stays_if_other_volumes_have_entries_there",
+    ),
+    Defect(
+        "fsck of an old volume takes the guard of its retired log for a file",
+        "oplog/log_reader.py",
+        "    return None if found is None or found[2] == GUARD else found[2]",
+        "    return None if found is None else found[2]",
+        "tests/migrate/test_migration.py"
+        "::test_a_retired_log_is_still_that_of_the_old_volume",
+    ),
+    Defect(
+        "fsck of an old volume does not read its retired log",
+        "oplog/log_reader.py",
+        "        for listed in (keys, _below_retired(keys)):",
+        "        for listed in (keys,):",
+        "tests/migrate/test_migration.py"
+        "::test_a_retired_log_is_still_that_of_the_old_volume",
+    ),
+    Defect(
+        "fsck of an older volume takes the objects of one inside its log location for damaged ones",
+        "oplog/log_reader.py",
+        "                if not await is_inside_another(self._blobs, info.key):\n"
+        "                    yield",
+        "                if True:\n                    yield",
+        "tests/test_ownership.py"
+        "::test_the_tools_of_an_older_volume_keep_a_volume_inside_its_log_location",
+    ),
+    Defect(
+        "fsck of an older volume takes the objects of one among its checkpoints for damaged ones",
+        "oplog/checkpoints.py",
+        "                if not await is_inside_another(self._blobs, info.key):",
+        "                if True:",
+        "tests/test_ownership.py"
+        "::test_the_tools_of_an_older_volume_keep_a_volume_inside_its_log_location",
     ),
     Defect(
         "fsck takes the load of a dump for a conflict",
