@@ -441,10 +441,12 @@ def _known(records: Sequence[LogRecord]) -> dict[int, list[Entry | None]]:
 
 def _same(one: Entry | None, other: Entry | None) -> bool:
     """Whether two states of a version are the same; write intents change the operation id of an
-    entry, but not its content."""
+    entry, but not its content, and renames of directories above it the path, but not its place in
+    layout `tree`."""
     if one is None or other is None:
         return one is other
-    return replace(one, operation="", pending="") == replace(other, operation="", pending="")
+    left, right = (replace(each, path="", operation="", pending="") for each in (one, other))
+    return left == right and one.entry_key == other.entry_key
 
 
 def _pending(records: Sequence[LogRecord]) -> list[Operation]:

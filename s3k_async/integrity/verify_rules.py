@@ -638,9 +638,20 @@ def decide(facts: Facts) -> list[Finding]:
 
 def _contradict(records: Sequence[LogRecord]) -> bool:
     """Whether operations of one version lead to different states. A load of a dump logs its entries
-    again, with the time of the dump."""
+    again, with the time of the dump, the operation of the last write intent, and the paths of that
+    time."""
     states = [(record.operation.after, record.operation.trash) for record in records]
-    return any(state != states[0] for state in states)
+    return any(
+        trash != states[0][1] or not _same_state(state, states[0][0]) for state, trash in states
+    )
+
+
+def _same_state(one: Entry | None, other: Entry | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return _same_physical(one.physical, other.physical) and all(
+        _field(one, name) == _field(other, name) for name in COMPARED
+    )
 
 
 def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from s3k_async import S3kClient
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import VolumeConfig
+from s3k_async.integrity.repair import verify_volume
 from s3k_async.integrity.verify_rules import Finding
 from s3k_async.migrate import dump_volume, load_volume, reshard_volume
 from s3k_async.model import Entry
@@ -41,6 +43,23 @@ async def test_a_volume_that_was_loaded_can_be_restored(tmp_path: Path) -> None:
     wanted = await entries(other)
     assert "/a/deep/er/3" in wanted
     assert plain(await lose_and_restore(other)) == plain(wanted)
+
+
+@pytest.mark.layouts("path", "tree")
+async def test_a_volume_that_was_lost_twice_can_be_restored(tmp_path: Path) -> None:
+    """The log has the entries below a renamed directory at both paths, with one version."""
+    settings, target = await made(config(4)), str(tmp_path / "x.dump")
+    async with S3kClient(config=settings) as fs:
+        for deletion in await fs.trash().list() if settings.layout == "tree" else ():
+            await fs.trash().restore(deletion.was)
+        wanted = await entries(settings)
+        assert wanted.keys() > {"/new/f"}
+        await dump_volume(fs._volume(), target)
+    await MemoryItems(settings.name).drop()
+    await load_volume(target, replace(settings, suffix_count=None), runtime=HURRIED)
+    async with opened(settings) as volume:
+        assert (await verify_volume(volume, grace=-100.0)).problems == []
+    assert plain(await lose_and_restore(settings)) == plain(wanted)
 
 
 async def test_a_load_that_was_interrupted_and_finished_can_be_restored(

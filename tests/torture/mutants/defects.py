@@ -880,16 +880,14 @@ DEFECTS: tuple[Defect, ...] = (
         "oplog/log_reader.py",
         "    return None if found is None or found[2] == GUARD else found[2]",
         "    return None if found is None else found[2]",
-        "tests/migrate/test_migration.py"
-        "::test_a_retired_log_is_still_that_of_the_old_volume",
+        "tests/migrate/test_migration.py::test_a_retired_log_is_still_that_of_the_old_volume",
     ),
     Defect(
         "fsck of an old volume does not read its retired log",
         "oplog/log_reader.py",
         "        for listed in (keys, _below_retired(keys)):",
         "        for listed in (keys,):",
-        "tests/migrate/test_migration.py"
-        "::test_a_retired_log_is_still_that_of_the_old_volume",
+        "tests/migrate/test_migration.py::test_a_retired_log_is_still_that_of_the_old_volume",
     ),
     Defect(
         "fsck of an older volume takes the objects of one inside its log location for damaged ones",
@@ -911,15 +909,29 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "fsck takes the load of a dump for a conflict",
         "integrity/verify_rules.py",
-        "    return any(state != states[0] for state in states)",
-        "    return bool(states)",
+        "        trash != states[0][1] or not _same_state(state, states[0][0])",
+        "        True",
         "tests/integrity/test_log_conflicts.py::test_the_load_of_a_dump_contradicts_nothing",
+    ),
+    Defect(
+        "fsck takes the load of a dump after a rename for a conflict",
+        "integrity/verify_rules.py",
+        "        trash != states[0][1] or not _same_state(state, states[0][0])",
+        "        (state, trash) != states[0]",
+        "tests/migrate/test_with_restore.py::test_a_volume_that_was_lost_twice_can_be_restored",
+    ),
+    Defect(
+        "restore drops what was loaded after the rename of a directory above it",
+        "integrity/restore_rules.py",
+        'path="", operation="", pending=""',
+        'operation="", pending=""',
+        "tests/migrate/test_with_restore.py::test_a_volume_that_was_lost_twice_can_be_restored",
     ),
     Defect(
         "fsck finds no conflict of operations with one version",
         "integrity/verify_rules.py",
-        "    return any(state != states[0] for state in states)",
-        "    return False",
+        "        trash != states[0][1] or not _same_state(state, states[0][0])",
+        "        False",
         "tests/integrity/test_log_conflicts.py::test_of_an_entry_that_is_there_the_table_decides",
     ),
     Defect(
