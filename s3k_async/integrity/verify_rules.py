@@ -638,8 +638,8 @@ def decide(facts: Facts) -> list[Finding]:
 
 def _contradict(records: Sequence[LogRecord]) -> bool:
     """Whether operations of one version lead to different states. A load of a dump logs its entries
-    again, with the time of the dump, the operation of the last write intent, and the paths of that
-    time."""
+    again, with the time and the paths of the dump, and directories with the operation of the last
+    write intent."""
     states = [(record.operation.after, record.operation.trash) for record in records]
     return any(
         trash != states[0][1] or not _same_state(state, states[0][0]) for state, trash in states
@@ -649,8 +649,10 @@ def _contradict(records: Sequence[LogRecord]) -> bool:
 def _same_state(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None:
         return one is other
-    return _same_physical(one.physical, other.physical) and all(
-        _field(one, name) == _field(other, name) for name in COMPARED
+    return (
+        _same_physical(one.physical, other.physical)
+        and (one.is_dir or one.operation == other.operation)
+        and all(_field(one, name) == _field(other, name) for name in COMPARED)
     )
 
 
