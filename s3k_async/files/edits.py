@@ -328,6 +328,7 @@ async def concat(volume: Volume, path: str, sources: Sequence[str]) -> ChangeRes
     race = ConflictBackoff(volume.store)
     while True:
         entry, *others = [await existing(volume.store, each) for each in (path, *sources)]
+        volume.store.refuse_read_only(entry, *others)
         need_readable(entry)
         volume.store.access.require(entry, WRITE)
         for each in others:

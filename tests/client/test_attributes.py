@@ -243,6 +243,23 @@ CHANGES: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
 }
 
 
+async def test_concat_refuses_a_read_only_file_before_it_copies_data(fs: S3kClient) -> None:
+    for path, data in {"/d/f": b"one", "/d/g": b"two", "/d/empty": b""}.items():
+        await fs.write(path, data)
+    await fs.set_attributes("/d/f", read_only=True)
+    for target, sources in {
+        "/d/f": ["/d/empty"],
+        "/d/empty": ["/d/g", "/d/f"],
+        "/d/g": ["/d/empty", "/d/f"],
+    }.items():
+        before = fs.requests.of("data")
+        with pytest.raises(PermissionDeniedError) as raised:
+            await fs.concat(target, sources)
+        assert raised.value.path == "/d/f"
+        assert fs.requests.of("data") == before
+    assert sorted([each.path async for each in fs.list("/d")]) == ["/d/empty", "/d/f", "/d/g"]
+
+
 @pytest.mark.parametrize("verb", CHANGES)
 async def test_a_read_only_file_does_not_change(fs: S3kClient, verb: str) -> None:
     await fs.write("/d/f", b"one")
