@@ -62,7 +62,9 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
         mutations = [*mutations, *await _removals(store, mutations, replaced)]
     wanted = list(dict.fromkeys(_paths(mutations, all_parents=store.keys.by_id)))
     since = store.runtime.monotonic()
-    evaluation = _Evaluation(store, await _look(store, wanted), replaced)
+    found = await _look(store, wanted)
+    pinned = store.required_among(found)
+    evaluation = _Evaluation(store, found, replaced)
     evaluation.plan.since = since
     if store.keys.by_id:
         evaluation.replace(mutations)
@@ -80,7 +82,7 @@ async def decide(store: MetadataStore, mutations: Sequence[Mutation]) -> CommitP
             evaluation.exchange(mutation)
         elif isinstance(mutation, Remove):
             evaluation.remove(mutation)
-    evaluation.require_places()
+    evaluation.require_places(pinned)
     await evaluation.require_permissions()
     return evaluation.plan
 
@@ -380,10 +382,12 @@ class _Evaluation:
             )
         self.plan.subtrees.append(SubtreeMutation(entry, ""))
 
-    def require_places(self) -> None:
+    def require_places(self, pinned: list[Directory]) -> None:
         """In layout `tree`: store the directories above all changes in the plan. Raises
-        ObstructedError if some were read before a concurrent change, and others after it."""
+        ObstructedError if some were read before a concurrent change, and others after it. `pinned`:
+        what layout `path` requires, whose directories keep no children when they are moved."""
         if not self._store.keys.by_id:
+            self.plan.required = pinned
             return
         plan = self.plan
         moving = {place for each in plan.subtrees for place in (each.source.path, each.target)}

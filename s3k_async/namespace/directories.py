@@ -74,14 +74,16 @@ CONFIRMED_SECONDS: Final = 5.0
 them again."""
 
 
-_REQUIRED: ContextVar[str] = ContextVar("s3k_required_directory", default="")
+_REQUIRED: ContextVar[tuple[str, str]] = ContextVar("s3k_required_directory", default=("", ""))
+"""The path of a directory, and its object id or nothing."""
 
 
 @contextmanager
-def requiring_directory(path: str) -> Iterator[None]:
+def requiring_directory(path: str, object_id: str = "") -> Iterator[None]:
     """A creation in the body does not create this directory as a missing one above the new entry:
-    it raises PathNotFoundError with its path, and leaves no entry."""
-    token = _REQUIRED.set(path)
+    it raises PathNotFoundError with its path, and leaves no entry. With `object_id`, so does a
+    commit of changes below another directory at the path."""
+    token = _REQUIRED.set((path, object_id))
     try:
         yield
     finally:
@@ -206,9 +208,8 @@ class DirectoryStore(EntryReader):
 
     def new_directory(self, path: str, parent: Entry) -> Entry:
         """A new directory, created now. Raises PathNotFoundError within `requiring_directory` of
-        its path."""
-        if path == _REQUIRED.get():
-            raise PathNotFoundError("the directory was removed or renamed", path=path)
+        its path, or of another directory at the path of the parent."""
+        self.required_among({path: None, parent.path: parent})
         now, operation = self.runtime.now_ms(), self.runtime.uuid()
         made = Entry(
             path,
@@ -595,14 +596,33 @@ class DirectoryStore(EntryReader):
         the root."""
         if parent.path == ROOT:
             return []
-        return [Check(self.keys.key(parent.entry_key), self.layout.is_directory(parent))]
+        return [Check(self.keys.key(parent.entry_key), self._is_in_place(parent))]
+
+    def _is_in_place(self, directory: Directory) -> Condition:
+        """`Layout.is_directory`, and that it is the one of `requiring_directory`."""
+        condition = self.layout.is_directory(directory)
+        path, object_id = _REQUIRED.get()
+        if not object_id or directory.path != path:
+            return condition
+        return replace(condition, equals={**condition.equals, "id": object_id})
+
+    def required_among(self, found: Mapping[str, Entry | None]) -> list[Directory]:
+        """The directory of `requiring_directory`, if it has to have an object id and is among
+        these. Raises PathNotFoundError if nothing, or another one, is at its path."""
+        path, object_id = _REQUIRED.get()
+        if path not in found:
+            return []
+        there = found[path]
+        if there is None or (object_id and there.id != object_id):
+            raise PathNotFoundError("the directory was removed or renamed", path=path)
+        return [self.keys.directory(there)] if object_id else []
 
     def touching(self, parent: Directory, stamp: Mapping[str, Value]) -> Update:
         """The write of `touch` as an action of a transaction, for a parent that must be a directory
         without an intent. That of the root needs its record (`root_has_record`)."""
         if parent.path == ROOT:
             return Update(ROOT_KEY, Condition(), set=stamp)
-        return Update(self.keys.key(parent.entry_key), self.layout.is_directory(parent), set=stamp)
+        return Update(self.keys.key(parent.entry_key), self._is_in_place(parent), set=stamp)
 
     async def touch(self, directory: Directory, *, required: bool = False) -> None:
         """Change only the operation id of a directory, so that clients that have read it detect a

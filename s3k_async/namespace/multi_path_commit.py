@@ -208,7 +208,8 @@ async def _in_one(
             required = all_above
     else:
         change = next(iter(plan.changes.values()))
-        created_in = [change.parent] if change.before is None else []
+        pinned = () if store.keys.by_id else plan.required
+        created_in = [change.parent, *pinned] if change.before is None else []
         required = RequiredDirectories(store, _name(plan), (), created_in)
     actions = [*required.actions, *(change.action(store.keys) for change in plan.rows), *also]
     try:

@@ -780,9 +780,17 @@ class ObjectStore:
         upload = await multipart.need_upload(volume, upload_id)
         info = upload_info(upload)
         path = self._path(info.bucket, info.key)
-        _need_own(upload, await self._need_bucket(bucket_path(info.bucket)))
         complete = partial(multipart.complete_upload, volume, upload_id)
-        return _info(await self._created(path, complete))
+
+        async def need_own_bucket() -> None:
+            _need_own(upload, await self._need_bucket(bucket_path(info.bucket)))
+
+        await need_own_bucket()
+        try:
+            return _info(await self._created(path, complete, bucket_id=upload.bucket))
+        except PathNotFoundError:
+            await need_own_bucket()  # if another one has the name by now
+            raise
 
     @call
     async def abort_upload(self, upload_id: str) -> None:
@@ -831,13 +839,19 @@ class ObjectStore:
         return _need_object(entry, path)
 
     async def _created(
-        self, path: str, change: Callable[[], Awaitable[T]], *, once: bool = False
+        self,
+        path: str,
+        change: Callable[[], Awaitable[T]],
+        *,
+        once: bool = False,
+        bucket_id: str = "",
     ) -> T:
         """As `_placed`, for a change that writes the object: a bucket that another client removes
-        meanwhile is not created again. Raises PathNotFoundError."""
+        meanwhile is not created again, and with `bucket_id` no other bucket takes its place. Raises
+        PathNotFoundError."""
         bucket = ancestors(path)[0]
         try:
-            with requiring_directory(bucket):
+            with requiring_directory(bucket, bucket_id):
                 return await self._placed(path, change, once=once)
         except PathNotFoundError as error:
             if error.path == bucket:

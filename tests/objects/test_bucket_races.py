@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context
 from itertools import count, product
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -23,6 +25,8 @@ from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config, paths
 
 pytestmark = pytest.mark.layouts("path", "tree")
+
+TakeName: TypeAlias = Callable[[S3kClient], Coroutine[None, None, None]]
 
 LONG = bytes(range(256)) * 4
 """Several parts of an upload."""
@@ -112,3 +116,66 @@ async def test_a_bucket_that_is_removed_meanwhile_is_not_created_again(
             break
         outcomes.append(outcome)
     assert "removed" in outcomes
+
+
+async def exchanged(other: S3kClient) -> None:
+    await other.exchange("/b", "/other")
+
+
+async def replaced(other: S3kClient) -> None:
+    await other.rename("/b", "/renamed")
+    await other.makedirs("/b/d")
+
+
+async def one_completion(
+    layout: LayoutName, key: str, number: int, take_name: TakeName
+) -> tuple[int, bool]:
+    """The calls of a completion before whose call `number` another bucket takes the name, and
+    whether it succeeded."""
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    async with S3kClient(config=config) as other:
+        objects = ObjectStore(other)
+        for bucket in ("b", "other"):
+            await objects.create_bucket(bucket)
+            await objects.create(bucket, "d/there", b"")
+        own = (await other.stat("/b")).id
+        upload = await objects.create_upload("b", key)
+        await objects.put_part(upload.id, 0, b"data")
+
+        async def gate(call: Call) -> None:
+            if call.number == number:
+                # Of another client: it requires no directory.
+                await asyncio.create_task(take_name(other), context=Context())
+
+        plan = FaultPlan()
+        async with faulty_client(plan, config) as client:
+            plan.gate = gate
+            is_done = True
+            try:
+                await ObjectStore(client).complete_upload(upload.id)
+            except PathNotFoundError:  # UploadNotFoundError, once another bucket has the name
+                is_done = False
+                assert [each.number for each in await objects.list_parts(upload.id)] == [0]
+            plan.gate = None
+        found = [path for path in await paths(other) if path.endswith("/k")]
+        assert len(found) == is_done, number
+        for path in found:
+            assert (await other.stat(f"/{path.split('/')[1]}")).id == own, number
+        report = await verify_volume(volume_of(other), grace=-60.0)
+        assert {each.kind for each in report.findings} <= {"collectable_data"}, number
+        return len(plan.calls), is_done
+
+
+@pytest.mark.parametrize("key", ["k", "d/k", "new/k"])
+async def test_an_upload_is_not_completed_in_another_bucket_that_takes_the_name(
+    layout: LayoutName, key: str
+) -> None:
+    for take_name in (replaced, exchanged) if layout == "tree" else (replaced,):
+        outcomes = set()
+        for number in count(1):
+            calls, is_done = await one_completion(layout, key, number, take_name)
+            if calls < number:
+                break
+            outcomes.add(is_done)
+        assert outcomes == {True, False}

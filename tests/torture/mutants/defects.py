@@ -71,6 +71,10 @@ COMPLETION = "tests/cli/test_completion.py"
 PLAN = "tests/cli/test_plan.py"
 TERMINAL = "tests/cli/test_terminal.py"
 OBJECT_UPLOADS = "tests/objects/test_uploads.py"
+BUCKET_TAKEN = (
+    "tests/objects/test_bucket_races.py"
+    "::test_an_upload_is_not_completed_in_another_bucket_that_takes_the_name"
+)
 COMPOSED = "tests/client/test_composed_files.py"
 LOCAL_FILES = "tests/client/test_local_files.py"
 STATIC_ACCESS = "tests/backends/aws/test_static_access.py"
@@ -2306,6 +2310,35 @@ DEFECTS: tuple[Defect, ...] = (
         "                await made.drop_unused(content.physical)\n",
         "",
         f"{MORE}::test_data_of_a_lost_attempt_is_removed",
+    ),
+    Defect(
+        "uploads: completed in another bucket of the name",
+        "objects/object_store.py",
+        "self._created(path, complete, bucket_id=upload.bucket)",
+        "self._created(path, complete)",
+        BUCKET_TAKEN,
+    ),
+    Defect(
+        "uploads: completed below a directory of another bucket",
+        "namespace/multi_path_commit.py",
+        "        created_in = [change.parent, *pinned] if change.before is None else []\n",
+        "        created_in = [change.parent] if change.before is None else []\n",
+        BUCKET_TAKEN,
+    ),
+    Defect(
+        "uploads: a bucket that is not compared by its id",
+        "namespace/directories.py",
+        '        return replace(condition, equals={**condition.equals, "id": object_id})\n',
+        "        return condition\n",
+        BUCKET_TAKEN,
+    ),
+    Defect(
+        "concat: a read-only file is refused after its data was copied, or not at all",
+        "files/edits.py",
+        "        volume.store.refuse_read_only(entry, *others)\n",
+        "",
+        "tests/client/test_attributes.py"
+        "::test_concat_refuses_a_read_only_file_before_it_copies_data",
     ),
     Defect(
         "uploads: attributes that are lost at the completion",
