@@ -405,6 +405,23 @@ async def test_stale_items_are_removed_when_they_are_old(
     assert (await index.page("n", "", 100))[0] == []
 
 
+async def test_a_search_keeps_the_young_beside_the_old_stale_items(layout: LayoutName) -> None:
+    """A change in progress may have written them."""
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    former = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() - 2_000 * STALE_SECONDS)
+    for path, runtime in (("/old", former), ("/young", SYSTEM)):
+        async with faulty_client(FaultPlan(), config, runtime) as fs:
+            await fs.write(path, b"", attributes=Attributes(metadata={"n": b""}))
+            await fs.delete(path)
+    async with faulty_client(FaultPlan(), config) as fs:
+        index = fs._volume().store.indexes.metadata
+        old, young = sorted((await index.page("n", "", 100))[0], key=lambda each: each.time_ms)
+        assert await found(fs, "n") == []
+        assert (await index.page("n", "", 100))[0] == [young]
+        assert old.time_ms < young.time_ms
+
+
 async def test_a_client_that_may_not_read_the_time_of_the_store_removes_old_items(
     fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

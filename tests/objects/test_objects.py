@@ -135,6 +135,16 @@ async def test_nothing_is_created_in_a_missing_bucket(
     assert await paths(fs) == {"/c", "/c/source"}
 
 
+@pytest.mark.parametrize("verb", ["copy", "move", "create_copy", "write_copy"])
+async def test_nothing_goes_to_a_missing_bucket(
+    objects: ObjectStore, fs: S3kClient, verb: str
+) -> None:
+    await objects.create("b", "source", DATA)
+    with pytest.raises(PathNotFoundError, match="bucket"):
+        await getattr(objects, verb)("b", "source", "k", target_bucket="missing")
+    assert await paths(fs) == {"/b", "/b/source"}
+
+
 @every_write
 async def test_a_key_does_not_lead_through_another_one(objects: ObjectStore, verb: str) -> None:
     await objects.create("b", "source", DATA)

@@ -2973,7 +2973,7 @@ DEFECTS: tuple[Defect, ...] = (
         "namespace/metadata_index.py",
         "[each for each in found if each.time_ms < oldest]",
         "found",
-        f"{ATTRIBUTES}::test_stale_items_are_removed_when_they_are_old",
+        f"{ATTRIBUTES}::test_a_search_keeps_the_young_beside_the_old_stale_items",
     ),
     Defect(
         "index: a page that skips what is not read yet",
@@ -3253,7 +3253,7 @@ DEFECTS: tuple[Defect, ...] = (
         "objects/object_store.py",
         "        await self._need_bucket(bucket_path(bucket))\n        return path\n",
         "        return path\n",
-        "tests/objects/test_objects.py::test_nothing_is_created_in_a_missing_bucket",
+        "tests/objects/test_objects.py::test_nothing_goes_to_a_missing_bucket",
     ),
     Defect(
         "objects: a range that is written at the start of a new object",
