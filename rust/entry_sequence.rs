@@ -237,9 +237,7 @@ impl Entries {
 
     /// The latest modification of a committed file, epoch ms.
     fn newest(&self, py: Python<'_>) -> Option<i64> {
-        py.detach(|| {
-            self.iter().filter(EntryView::committed).map(|entry| entry.mtime_ms()).max()
-        })
+        py.detach(|| self.iter().filter(EntryView::committed).map(|entry| entry.mtime_ms()).max())
     }
 
     /// The entries of all parts, sorted by path, component by component, in new columns.
