@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -39,7 +40,8 @@ class CacheRig:
     ) -> None:
         self.name = name or fresh_name("cached")
         self.faults = FaultPlan(gate)
-        self.clock = FakeClock()
+        # That of the file system: otherwise a file that is being written looks abandoned.
+        self.clock = FakeClock(time.time())
         self.runtime = fake_runtime(self.clock, seed=os.getpid())
         self.bare = MemoryBlobs(self.name)
         blobs = RetryingBlobs(
