@@ -647,6 +647,7 @@ def _contradict(records: Sequence[LogRecord]) -> bool:
 
 
 def _same_state(one: Entry | None, other: Entry | None) -> bool:
+    """Whether two logged states of a version agree in what table and log have to agree in."""
     if one is None or other is None:
         return one is other
     return (
