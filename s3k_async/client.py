@@ -631,7 +631,8 @@ class S3kClient:
         after it; what is between its end and the offset reads as zeros.
 
         Raises PathNotFoundError, InvalidArgumentError (a negative offset, or more than 5 TiB), and
-        as `append`.
+        as `append`; UnsupportedError also if the file would have more than 128 extents, because
+        holes longer than 64 MiB keep them apart.
         """
         return status_of(await write_range(self._volume(), self._path(path), offset, data))
 
