@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -443,3 +445,108 @@ def test_which_side_is_local(
     cli.ok("object", "cp", "f.txt", "./inner:/b/k")
     failed = cli("object", "cp", file, "./inner:/b/k")
     assert f"with --local, {file} is a local path" in failed.errors
+
+
+WRONG_KEYS = ["d//two.csv", "d/../a.txt", "../other/k", "./a.txt", "a.txt/", "/a.txt", "d/.", ".."]
+
+
+@pytest.fixture
+def untouched(cli: Cli, filled: list[str], local: Path) -> Iterator[None]:
+    """Nothing has changed at the end, in the volume and beside it."""
+    cli.ok("put", "-", "/other/k", stdin=b"k")
+    before = cli.ok("ls", "-R", "/", "--json").out
+    yield
+    assert cli.ok("ls", "-R", "/", "--json").out == before
+    assert local_files(local) == LOCAL
+
+
+@pytest.mark.parametrize("key", WRONG_KEYS)
+def test_a_key_is_not_resolved(cli: Cli, untouched: None, key: str) -> None:
+    """As a path, each of these leads to an object, of which one is in another bucket."""
+    wrong = f"/b/{key}"
+    refused = cli.fails(2, "object", "info", wrong).errors
+    assert "a key consists of names" in refused or "a key is invalid" in refused
+    for words in (
+        ("cp", wrong, "f"),
+        ("mv", wrong, "f"),
+        ("cp", wrong, "./into/"),
+        ("mv", wrong, "./into/"),
+        ("cp", wrong, "/other/f"),
+        ("mv", wrong, "/other/f"),
+        ("rm", wrong),
+        ("upload", "create", wrong),
+    ):
+        assert cli.fails(2, "object", *words).errors == refused, words
+    two = cli("object", "mv", wrong, "/b/none", "into")
+    assert (two.code, "2 objects of 2 failed" in two.errors) == (10, True)
+    assert refused.split(": ", 1)[1].strip() in two.errors
+
+
+@pytest.mark.parametrize("key", ["d//x", "d/../x", "../other/x", "./x", "/x", "d/./", "/", "//"])
+def test_the_key_of_a_target_is_not_resolved(cli: Cli, untouched: None, key: str) -> None:
+    wrong = f"/b/{key}"
+    for verb in ("cp", "mv"):
+        cli.fails(2, "object", verb, "/other/k", wrong)
+        cli.fails(2, "object", verb, "f.txt", wrong)
+        for words in (("/other/", wrong), ("tree", wrong), ("tree/.", wrong)):
+            assert cli("object", verb, "-r", *words).code in (2, 10)
+
+
+@pytest.mark.parametrize("prefix", ["d//", "d/../a", "../other/", "./a", "/", "//a"])
+def test_a_prefix_is_not_resolved(cli: Cli, untouched: None, prefix: str) -> None:
+    wrong = f"/b/{prefix}"
+    refused = cli.fails(2, "object", "ls", wrong).errors
+    assert "a prefix of keys" in refused
+    for words in (
+        ("rm", "-r", wrong),
+        ("cp", "-r", wrong, "into"),
+        ("mv", "-r", wrong, "into"),
+        ("cp", "-r", wrong, "/other/into/"),
+        ("mv", "-r", wrong, "/other/into/"),
+    ):
+        assert cli.fails(2, "object", *words).errors == refused, words
+
+
+@pytest.mark.parametrize("bucket", ["..", "."])
+def test_the_name_of_a_bucket_is_not_resolved(cli: Cli, untouched: None, bucket: str) -> None:
+    wrong = f"/{bucket}/b"
+    for words in (
+        ("info", f"{wrong}/a.txt"),
+        ("cp", f"{wrong}/a.txt", "f"),
+        ("mv", f"{wrong}/a.txt", "f"),
+        ("cp", "f.txt", f"{wrong}/f"),
+        ("mv", "f.txt", f"{wrong}/f"),
+        ("cp", "/other/k", f"{wrong}/f"),
+        ("rm", f"{wrong}/a.txt"),
+        ("rm", "-r", wrong),
+        ("ls", wrong),
+        ("mb", f"/{bucket}"),
+        ("rb", "-f", f"/{bucket}"),
+        ("upload", "create", f"{wrong}/k"),
+        ("upload", "ls", f"/{bucket}"),
+    ):
+        assert "the name of a bucket" in cli.fails(2, "object", *words).errors, words
+
+
+def test_an_upload_takes_parts_of_its_own_volume_and_bucket(
+    cli: Cli, volume: str, untouched: None
+) -> None:
+    """A key was ignored where a bucket is needed, and so was the volume of a part."""
+    upload = cli.ok("object", "upload", "create", "/b/big").out.strip()
+    for wrong in ("/b/big", "/b/../other"):
+        assert "a bucket" in cli.fails(2, "object", "upload", "ls", wrong).errors
+    assert upload in cli.ok("object", "upload", "ls", "/b/").out
+    cli.ok("init", "./second")
+    cli.ok("object", "mb", "./second:/b")
+    cli.ok("put", "-", "./second:/b/a.txt", stdin=b"of the second")
+    for key in WRONG_KEYS:
+        cli.fails(2, "object", "upload", "copy", volume, upload, "0", f"/b/{key}")
+    failed = cli.fails(2, "object", "upload", "copy", volume, upload, "0", "./second:/b/a.txt")
+    assert "the object is in another volume than the upload" in failed.errors
+    assert cli.ok("object", "upload", "parts", volume, upload).out == ""
+    other = cli.ok("object", "upload", "create", "./second:/b/big").out.strip()
+    for number, named in enumerate(("/b/a.txt", "./second:/b/a.txt")):
+        cli.ok("object", "upload", "copy", "./second", other, str(number), named)
+    assert cli.ok("object", "upload", "parts", "./second", other).lines == ["0  13", "1  13"]
+    cli.ok("object", "upload", "abort", volume, upload)
+    shutil.rmtree("second")

@@ -12,9 +12,10 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.listing.selection import Selection
 
 if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
     from s3k_async.objects import ObjectInfo, ObjectStore
 
-__all__ = ["ObjectPlace", "chosen"]
+__all__ = ["ObjectPlace", "chosen", "path_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,12 @@ async def chosen(
     async for each in store.iterate(place.bucket, place.key):
         if selected.takes(each.key[len(place.key) :].lstrip("/")):
             yield each
+
+
+def path_of(client: S3kClient, bucket: str, key: str) -> str:
+    """The file of an object. A key is not a path: nothing in it is resolved. Raises
+    InvalidArgumentError, NameTooLongError."""
+    from s3k_async.client import volume_of
+    from s3k_async.objects.names import object_path
+
+    return object_path(volume_of(client).store.layout, bucket, key)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.transfer import download, upload
-from s3k_async.cli.commands.object_places import ObjectPlace, chosen
+from s3k_async.cli.commands.object_places import ObjectPlace, chosen, path_of
 from s3k_async.cli.invocation import Clients
 from s3k_async.cli.transfers import local_name
 from s3k_async.cli.volume_addresses import is_volume, volume_directory
@@ -160,9 +160,12 @@ async def stored(
     """Uploads of local files, and with `recursive` of those below local directories. A source has
     its own name below the place if that ends with a `/`, if there are several sources, or if it is
     a file and the place a bucket. Raises OverlapError if files of the volume would be moved."""
+    from s3k_async.objects.names import check_prefix
     from s3k_async.trees import DirectoryTree, VolumeTree
     from s3k_async.trees.synchronization import require_apart
 
+    if place.address.is_into:
+        check_prefix(place.key)
     store = await place.store(clients)
     await store.bucket_info(place.bucket)
     client = await clients.of(place.address)
@@ -223,12 +226,10 @@ async def _store(
     """Upload a local file, and remove it, and the directories up to `top` that are empty then, if
     it is moved."""
     from s3k_async.client import volume_of
-    from s3k_async.objects.names import object_path
 
     before = await in_thread(_state, local)
-    volume = volume_of(client)
-    path = object_path(volume.store.layout, bucket, key)
-    await upload(client, volume, local, path, overwrite=options.overwrite)
+    path = path_of(client, bucket, key)
+    await upload(client, volume_of(client), local, path, overwrite=options.overwrite)
     if options.verb == "move":
         await in_thread(_remove, local, before, top)
 
@@ -280,7 +281,7 @@ async def fetched(
                 again = InvalidArgumentError(f"another source was copied to {target}", path=path)
                 return ObjectCopy(path, partial(_fail, again))
             taken.add(target)
-        return ObjectCopy(path, partial(_fetch, client, path, target, options))
+        return ObjectCopy(path, partial(_fetch, client, bucket, key, target, options))
 
     for place in places:
         store, client = await place.store(clients), await clients.of(place.address)
@@ -298,7 +299,10 @@ async def fetched(
             yield ObjectCopy(place.address.text, partial(_fail, error))
 
 
-async def _fetch(client: S3kClient, path: str, target: str, options: CopyOptions) -> None:
+async def _fetch(
+    client: S3kClient, bucket: str, key: str, target: str, options: CopyOptions
+) -> None:
+    path = path_of(client, bucket, key)
     status = await client.stat(path)
     if status.is_dir:
         raise PathNotFoundError("no such object; -r copies all below a prefix", path=path)

@@ -9,11 +9,12 @@ import click
 
 from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.commands.in_place import pieces
+from s3k_async.cli.commands.object_places import ObjectPlace
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import time_text
-from s3k_async.cli.volume_addresses import Address, parse_address, parse_volume_address, shown
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.cli.volume_addresses import Address, parse_volume_address, shown
+from s3k_async.errors import CrossVolumeError
 
 if TYPE_CHECKING:
     from s3k_async.objects import ObjectStore, PartInfo, UploadInfo
@@ -35,14 +36,6 @@ async def _store(clients: Clients, address: Address) -> ObjectStore:
     return ObjectStore(await clients.of(address))
 
 
-def _split(text: str, *, needs_key: bool = True) -> tuple[str, str]:
-    bucket, _, key = parse_address(text).path.lstrip("/").partition("/")
-    if not bucket or (needs_key and not key):
-        expected = "BUCKET/KEY" if needs_key else "a bucket"
-        raise InvalidArgumentError(f"expected {expected}", path=text)
-    return bucket, key
-
-
 @upload.command(name="create", cls=VolumeCommand)
 @click.argument("target", metavar="OBJECT")
 @duration_option("--lifetime", help="After which gc may abort it, such as 12h [default: 7d].")
@@ -51,13 +44,14 @@ def create(invocation: Invocation, target: str, lifetime: int | None) -> None:
     """Begin an upload, and print its id."""
 
     async def work(clients: Clients) -> None:
-        store, (bucket, key) = await _store(clients, parse_address(target)), _split(target)
+        place = ObjectPlace.of(target, needs_key=True)
+        store = await place.store(clients)
         if lifetime is None:
-            made = await store.create_upload(bucket, key)
+            made = await store.create_upload(place.bucket, place.key)
         else:
-            made = await store.create_upload(bucket, key, lifetime=lifetime)
+            made = await store.create_upload(place.bucket, place.key, lifetime=lifetime)
         if invocation.json:
-            volume = shown(await clients.of(parse_address(target)))
+            volume = shown(await clients.of(place.address))
             invocation.output.json({"volume": volume, **_upload_fields(made)})
         else:
             invocation.output.line(made.id)
@@ -73,10 +67,10 @@ def list_pending(invocation: Invocation, bucket: str) -> None:
     line."""
 
     async def work(clients: Clients) -> None:
-        store = await _store(clients, parse_address(bucket))
-        volume = shown(await clients.of(parse_address(bucket)))
+        place = ObjectPlace.of_bucket(bucket)
+        store, volume = await place.store(clients), shown(await clients.of(place.address))
         after = ""
-        while page := await store.list_uploads(_split(bucket, needs_key=False)[0], after=after):
+        while page := await store.list_uploads(place.bucket, after=after):
             for each in page:
                 if invocation.json:
                     invocation.output.json({"volume": volume, **_upload_fields(each)})
@@ -128,9 +122,13 @@ def copy(
     """Store a range of an object of the same volume as the part NUMBER of an upload."""
 
     async def work(clients: Clients) -> PartInfo:
-        store = await _store(clients, parse_volume_address(volume))
-        bucket, key = _split(source)
-        return await store.copy_part(upload_id, number, bucket, key, offset=offset, size=size)
+        place, address = ObjectPlace.of(source, needs_key=True), parse_volume_address(volume)
+        named = address if place.address.volume is None else place.address
+        if await clients.of(named) is not await clients.of(address):
+            raise CrossVolumeError("the object is in another volume than the upload", path=source)
+        return await (await _store(clients, address)).copy_part(
+            upload_id, number, place.bucket, place.key, offset=offset, size=size
+        )
 
     _say_part(invocation, invocation.run(work))
 

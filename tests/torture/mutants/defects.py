@@ -3249,6 +3249,28 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/cli/test_object.py::test_a_file_that_changes_while_it_is_moved_is_kept",
     ),
     Defect(
+        "objects: a key of the command line that is resolved as a path",
+        "cli/commands/object_places.py",
+        "    return object_path(volume_of(client).store.layout, bucket, key)\n",
+        '    object_path(volume_of(client).store.layout, bucket, "key")\n'
+        '    return f"/{bucket}/{key}"\n',
+        "tests/cli/test_object.py::test_a_key_is_not_resolved",
+    ),
+    Defect(
+        "objects: a target prefix of the command line that is not checked",
+        "cli/commands/object_transfers.py",
+        "        check_prefix(place.key)\n",
+        "        check_prefix(place.bucket)\n",
+        "tests/cli/test_object.py::test_the_key_of_a_target_is_not_resolved",
+    ),
+    Defect(
+        "uploads: a part of an object of another volume",
+        "cli/commands/upload_verbs.py",
+        "        if await clients.of(named) is not await clients.of(address):\n",
+        "        if await clients.of(named) is None:\n",
+        "tests/cli/test_object.py::test_an_upload_takes_parts_of_its_own_volume_and_bucket",
+    ),
+    Defect(
         "objects: a bucket that is created by its first object",
         "objects/object_store.py",
         "        await self._need_bucket(bucket_path(bucket))\n        return path\n",
