@@ -12,6 +12,7 @@ import pytest
 
 from s3k_async.bulk.transfer import upload
 from s3k_async.cli.commands import object_transfers, object_verbs
+from s3k_async.objects import object_store
 from tests.cli.conftest import Cli
 
 
@@ -103,12 +104,14 @@ def test_copies_and_moves_between_buckets(cli: Cli, volume: str, filled: list[st
 
 def test_recursive_with_include_and_exclude(cli: Cli, volume: str, filled: list[str]) -> None:
     """In H3, exclude made include ineffective."""
+    cli.ok("put", "-", "/b/d/not.included", stdin=b"")
     selection = ("--include", "*.txt", "--include", "*.csv", "--exclude", "e/*")
     assert cli.ok("object", "cp", "-r", "/b/d/", "/other/y/", *selection, "--json").json() == {
         "target": [f"{volume}/other/y/"],
         "objects": 1,
     }
     assert cli.ok("object", "ls", "/other").out.split() == ["y/two.csv"]
+    cli.ok("object", "rm", "/b/d/not.included")
     assert cli.ok("object", "mv", "-r", "/b/d", "/other/z").out == (
         f"moved 3 objects to {volume}/other/z\n"
     )
@@ -257,8 +260,10 @@ def test_local_files_and_directories_are_stored(
     cli.ok("object", "cp", "-r", "tree", "f.txt", "/other/x")
     assert keys(cli, "/other") == ["x/f.txt", "x/tree/a.csv", "x/tree/d/b.txt", "x/tree/d/c.csv"]
     cli.ok("object", "rm", "-r", "/other")
+    (local / "tree" / "not.included").touch()
     cli.ok("object", "cp", "-r", "tree/", "/other", "--include", "*.csv", "--exclude", "d/*")
     assert keys(cli, "/other") == ["a.csv"]
+    (local / "tree" / "not.included").unlink()
     cli.ok("object", "cp", "-r", "tree", "/other/")
     assert keys(cli, "/other") == ["a.csv", "tree/a.csv", "tree/d/b.txt", "tree/d/c.csv"]
     assert local_files(local) == LOCAL
@@ -288,6 +293,44 @@ def test_objects_are_written_to_local_files(cli: Cli, filled: list[str], local: 
     cli.ok("object", "mv", "-r", "/b/d/", "moved", "--include", "*.csv")
     assert local_files(local / "moved") == {"two.csv": b"d/two.csv"}
     assert keys(cli, "/b") == ["a.csv", "d/e/one.txt", "dx"]
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+@pytest.mark.parametrize("target", ["/other/", "to"])
+def test_a_recursive_copy_or_move_takes_all_pages(
+    cli: Cli,
+    filled: list[str],
+    local: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    target: str,
+) -> None:
+    """H3's command saw only the first page, and exclude made include ineffective."""
+    monkeypatch.setattr(object_store, "PAGE", 2)
+    monkeypatch.setattr(object_verbs, "PAGE", 2)
+
+    def copied(*words: str) -> list[str]:
+        cli.ok("object", verb, "-r", "/b/", target, *words)
+        to = keys(cli, target) if target == "/other/" else sorted(local_files(local / target))
+        left = keys(cli, "/b")
+        assert left == [key for key in filled if verb == "cp" or key not in to]
+        return to
+
+    chosen = ("--include", "*.txt", "--include", "dx", "--exclude", "a.*")
+    assert copied(*chosen) == ["d/e/one.txt", "dx"]
+    assert copied() == filled
+
+
+def test_a_recursive_removal_takes_all_pages(
+    cli: Cli, filled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "PAGE", 2)
+    monkeypatch.setattr(object_verbs, "PAGE", 2)
+    chosen = ("--include", "*.txt", "--include", "dx", "--exclude", "a.*")
+    assert "deleted 2 objects" in cli.ok("object", "rm", "-r", "/b", *chosen).out
+    assert keys(cli, "/b") == ["a.csv", "a.txt", "d/two.csv"]
+    assert "deleted 3 objects" in cli.ok("object", "rm", "-r", "/b").out
+    assert keys(cli, "/b") == []
 
 
 def test_what_is_not_copied_is_kept(cli: Cli, filled: list[str], local: Path) -> None:
