@@ -6,11 +6,12 @@ The numbers are those of the table in docs/objects.md.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from s3k_async._core.runtime import SYSTEM
+from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async.backends.ports.items import PARTITION, Item
 from s3k_async.backends.ports.pagination import scan_all
 from s3k_async.backends.retrying.retrying_blobs import RetryingBlobs
@@ -27,7 +28,7 @@ from s3k_async.errors import (
 )
 from s3k_async.model import LayoutName
 from s3k_async.namespace.metadata_index import META_PREFIX, STALE_SECONDS
-from s3k_async.objects import UNCHANGED, Attributes, ObjectStore, buckets
+from s3k_async.objects import UNCHANGED, Attributes, ObjectStore, buckets, byte_ranges
 from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
@@ -84,6 +85,30 @@ async def test_05_copies_of_ranges_are_saved(objects: ObjectStore) -> None:
     assert await objects.read("b", "copy") == data[1000:2500]
     await objects.write_copy("b", "source", "copy", source_offset=5, size=100, offset=1450)
     assert await objects.read("b", "copy") == data[1000:2450] + data[5:105]
+
+
+@everywhere
+async def test_05_copies_of_long_ranges_are_saved(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are copied inside the service: to a new object, into one, and to where none is."""
+    monkeypatch.setattr(byte_ranges, "LEAST_COPY", 600)
+    data = bytes(index % 251 for index in range(3000))
+    await objects.create("b", "source", data)
+    made = await objects.create_copy("b", "source", "copy", offset=1000, size=1500)
+    assert made == await objects.info("b", "copy")
+    assert await objects.read("b", "copy") == data[1000:2500]
+    wanted = {"copy": bytearray(data[1000:2500]), "new": bytearray(), "far": bytearray(100)}
+    for key, offset in (("copy", 1450), ("copy", 3), ("copy", 4000), ("new", 0), ("far", 100)):
+        expected = wanted[key]
+        expected += bytes(max(0, offset - len(expected)))
+        expected[offset : offset + 700] = data[5:705]
+        written = await objects.write_copy(
+            "b", "source", key, source_offset=5, size=700, offset=offset
+        )
+        assert written == await objects.info("b", key)
+        assert (written.size, await objects.read("b", key)) == (len(expected), bytes(expected))
+    assert await objects.read("b", "source") == data
 
 
 @everywhere
@@ -181,6 +206,37 @@ async def test_09_long_prefixes_are_kept(objects: ObjectStore) -> None:
 
 
 @everywhere
+async def test_09_metadata_of_long_keys_is_found(objects: ObjectStore) -> None:
+    """H3's prefix of a metadata key is that of the bucket and the object, and its length has 8
+    bits: around 256 bytes, and with the longest bucket and name."""
+    bucket, name = "b" * 64, "n" * 64
+    await objects.create_bucket(bucket)
+    folder = "/".join(["x" * 50] * 3)
+    ends = [length - len(f"{bucket}#{folder}/#") for length in (255, 256, 257, 511, 513)]
+    keys = [f"{folder}/{'y' * end}" for end in ends]
+    for number, key in enumerate(keys):
+        await objects.create(bucket, key, b"")
+        await objects.set_metadata(bucket, key, name, b"%d" % number)
+        await objects.set_metadata(bucket, key, name[:-1], b"other")
+    found: list[str] = []
+    token: str | None = ""
+    while token is not None:
+        page = await objects.list_with_metadata(bucket, name, after=token, limit=2)
+        found += [each.key for each in page.objects]
+        assert len(found) <= len(keys)
+        token = page.token
+    assert sorted(found) == sorted(keys)
+    for number, key in enumerate(keys):
+        assert await objects.list_metadata(bucket, key) == {
+            name: b"%d" % number,
+            name[:-1]: b"other",
+        }
+    await objects.delete_metadata(bucket, keys[0], name)
+    rest = await objects.list_with_metadata(bucket, name)
+    assert {each.key for each in rest.objects} == {*keys[1:]}
+
+
+@everywhere
 async def test_13_info_has_the_time_of_creation(objects: ObjectStore) -> None:
     made = await objects.create("b", "k", b"1")
     assert made.created_ms > 0
@@ -248,12 +304,19 @@ async def test_17_a_read_writes_nothing(layout: LayoutName) -> None:
 
 
 @everywhere
-async def test_18_pages_have_tokens_that_stay_valid(objects: ObjectStore) -> None:
+@pytest.mark.parametrize("change", ["create before", "delete before", "delete at", "both"])
+async def test_18_pages_have_tokens_that_stay_valid(objects: ObjectStore, change: str) -> None:
+    """A creation shifts what follows by one place, a deletion by one the other way."""
     for key in "bdfh":
         await objects.create("b", key, b"")
     page = await objects.list("b", limit=2)
-    await objects.create("b", "a", b"")
-    await objects.delete("b", "d")
+    assert [each.key for each in page.objects] == ["b", "d"]
+    if change in ("create before", "both"):
+        await objects.create("b", "a", b"")
+    if change == "delete before":
+        await objects.delete("b", "b")
+    if change in ("delete at", "both"):
+        await objects.delete("b", "d")
     assert page.token is not None
     rest = await objects.list("b", after=page.token)
     assert [each.key for each in rest.objects] == ["f", "h"]
@@ -271,17 +334,69 @@ async def test_19_a_refused_copy_and_a_refused_move_raise_the_same(objects: Obje
 
 
 async def test_20_a_bucket_is_one_record(layout: LayoutName) -> None:
-    """Its creation, with its owner, is one write, and so is its deletion."""
+    """Its creation, with its owner, is one write."""
     config: VolumeConfig = memory_config(layout=layout)
     await init_volume(config)
     faults = FaultPlan()
     async with faulty_client(faults, config) as fs:
         objects = ObjectStore(fs)
         await objects.create_bucket("b", uid=7)
-        assert sum(call.method in ("write", "transact") for call in faults.calls) == 1
+        writes = [each for each in faults.calls if each.store == "items" and changes(each)]
+        assert len(writes) == 1
         assert (await objects.bucket_info("b")).uid == 7
         await objects.delete_bucket("b")
         assert await paths(fs) == set()
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_20_the_deletion_of_a_bucket_is_one_change(layout: LayoutName, force: bool) -> None:
+    """Whichever request is the last one that succeeds: the bucket is there, with its owner, or it
+    is not, and every view says the same."""
+    config = memory_config(layout=layout)
+    await init_volume(config)
+    seen = set()
+    for last in range(40):
+        faults = FaultPlan()
+        made = 0
+
+        def lose(call: Call, last: int = last) -> bool:
+            nonlocal made
+            made += changes(call)
+            return made > last
+
+        async with faulty_client(faults, config, after_hours(last)) as broken:
+            objects = ObjectStore(broken)
+            await objects.create_bucket("b", uid=7)
+            faults.fail_when(lose, ServiceError("the disk fails"), times=1000)
+            with suppress(S3kError):
+                await objects.delete_bucket("b", force=force)
+        # When the lease of the one that failed is over.
+        async with faulty_client(FaultPlan(), config, after_hours(last + 0.5)) as fs:
+            objects = ObjectStore(fs)
+            there = [each.uid async for each in objects.list_buckets()]
+            seen.add(len(there))
+            if there:
+                assert there == [7]
+                assert (await objects.bucket_info("b")).uid == 7
+                with pytest.raises(PathExistsError):
+                    await objects.create_bucket("b")
+                await objects.delete_bucket("b")
+            with pytest.raises(PathNotFoundError):
+                await objects.bucket_info("b")
+        if made <= last:
+            break
+    assert made <= last
+    assert seen == {0, 1}
+
+
+def after_hours(hours: float) -> Runtime:
+    """The system's runtime, with a clock that is ahead."""
+    return replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + int(hours * 3_600_000))
+
+
+def changes(call: Call) -> bool:
+    """Whether a call changes a store."""
+    return call.method in ("write", "transact", "put", "delete", "delete_many")
 
 
 @everywhere

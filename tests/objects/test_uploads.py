@@ -17,6 +17,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files import multipart
 from s3k_async.objects import ObjectStore
+from tests.client.test_multipart import data_keys, nothing_is_left, upload_items
 from tests.engines.volumes import volume_backends
 
 pytestmark = [
@@ -24,6 +25,7 @@ pytestmark = [
     volume_backends("memory", "embedded", "dynoxide+seaweedfs"),
 ]
 
+GIB = 2**30
 UNIT = 2048
 """Bytes for each MiB of H3's own test: many pieces of the tests' volumes."""
 
@@ -87,6 +89,18 @@ async def test_several_uploads_of_one_object_are_listed_by_their_ids(objects: Ob
     assert len(await objects.list_uploads("b")) == 4
 
 
+async def test_numbers_of_parts_may_have_gaps(objects: ObjectStore) -> None:
+    """Also 0 and the largest one, and a part without bytes between others."""
+    upload = await objects.create_upload("b", "k")
+    for number in (multipart.LARGEST_NUMBER, 70, 0, 9, 8_000_000_000):
+        data = b"" if number == 70 else b"%d," % number
+        await objects.put_part(upload.id, number, data)
+    parts = await objects.list_parts(upload.id)
+    assert [each.number for each in parts] == [0, 9, 70, 8_000_000_000, multipart.LARGEST_NUMBER]
+    await objects.complete_upload(upload.id)
+    assert await objects.read("b", "k") == b"0,9,8000000000,9999999999,"
+
+
 async def test_an_upload_replaces_the_object_that_exists(objects: ObjectStore) -> None:
     await objects.create("b", "k", b"before")
     upload = await objects.create_upload("b", "k")
@@ -96,28 +110,59 @@ async def test_an_upload_replaces_the_object_that_exists(objects: ObjectStore) -
     assert await objects.read("b", "k") == b"after"
 
 
-async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore) -> None:
+async def test_an_aborted_upload_leaves_nothing(objects: ObjectStore, fs: S3kClient) -> None:
     """Defect 11: the record stayed if the name had no slash."""
     for key in ("k", "d/k"):
         upload = await objects.create_upload("b", key)
-        await objects.put_part(upload.id, 0, b"data")
+        for number in (0, 3):
+            await objects.put_part(upload.id, number, b"data" * UNIT)
+        assert await upload_items(volume_of(fs)) == 3
+        assert await data_keys(volume_of(fs))
         await objects.abort_upload(upload.id)
         assert await objects.list_uploads("b") == []
         for call in ended_calls(objects, upload.id):
             with pytest.raises(UploadNotFoundError):
                 await call()
         assert not await objects.exists("b", key)
+        await nothing_is_left(fs)
 
 
 async def test_a_completed_object_has_all_fields(objects: ObjectStore) -> None:
     """Defect 12: those of a pending object were not initialised."""
+    before = await objects.create("b", "other", b"")
     upload = await objects.create_upload("b", "k")
     await objects.put_part(upload.id, 0, b"data")
     info = await objects.complete_upload(upload.id)
     assert info == await objects.info("b", "k")
-    assert info.created_ms > 0
+    assert info.attributes == before.attributes == Attributes()
+    assert info.changed_ms == info.modified_ms
+    assert info.created_ms >= before.created_ms
     assert info.modified_ms >= upload.started_ms
     assert (info.size, info.version > 0) == (4, True)
+
+
+async def test_sizes_of_parts_have_more_than_32_bits(objects: ObjectStore) -> None:
+    """Defect 12: those of a listing were cut to 32 bits."""
+    await objects.create_pseudo("b", "pseudo", 9 * GIB)
+    await objects.write("b", "pseudo", b"data", offset=6 * GIB)
+    upload = await objects.create_upload("b", "k")
+    spans = [(4 * GIB, 2 * GIB + 4), (0, 4 * GIB + 1), (0, 9 * GIB), (5 * GIB, 4 * GIB)]
+    for number, (offset, size) in enumerate(spans):
+        part = await objects.copy_part(upload.id, number, "b", "pseudo", offset=offset, size=size)
+        assert (part.number, part.size) == (number, size)
+    parts = await objects.list_parts(upload.id)
+    assert [(each.number, each.size) for each in parts] == [
+        (number, size) for number, (_, size) in enumerate(spans)
+    ]
+    info = await objects.complete_upload(upload.id)
+    assert info.size == sum(size for _, size in spans)
+    start = 0
+    for offset, size in spans:
+        if offset <= 6 * GIB < offset + size:
+            place = start + 6 * GIB - offset
+            found = await objects.read("b", "k", offset=place - 1, size=5)
+            assert found == b"\0data"
+        start += size
 
 
 async def test_an_object_has_the_attributes_of_its_upload(
@@ -201,8 +246,9 @@ async def test_refusals(objects: ObjectStore) -> None:
     upload = await objects.create_upload("b", "k")
     with pytest.raises(InvalidArgumentError):
         await objects.complete_upload(upload.id)
-    with pytest.raises(InvalidArgumentError):
-        await objects.put_part(upload.id, -1, b"")
+    for wrong in (-1, multipart.LARGEST_NUMBER + 1):
+        with pytest.raises(InvalidArgumentError):
+            await objects.put_part(upload.id, wrong, b"")
     with pytest.raises(PathNotFoundError):
         await objects.copy_part(upload.id, 0, "b", "missing")
     await objects.create("b", "short", b"data")
