@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
@@ -16,10 +17,11 @@ from s3k_async.errors import (
     InvalidArgumentError,
     MetadataNotFoundError,
     NameTooLongError,
+    PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
 )
-from s3k_async.objects import NOW, UNCHANGED, Attributes, ObjectStore
+from s3k_async.objects import NOW, UNCHANGED, Attributes, ObjectInfo, ObjectStore
 from tests.engines.volumes import volume_backends
 
 pytestmark = [
@@ -248,6 +250,20 @@ async def test_the_owner_of_a_bucket(objects: ObjectStore) -> None:
     assert [each.uid async for each in objects.list_buckets()] == [None, 7]
 
 
+async def test_attributes_of_a_bucket(objects: ObjectStore, fs: S3kClient) -> None:
+    """They are set by the filesystem, and its objects keep their own."""
+    made = await objects.create("b", "k", b"data")
+    before = await objects.bucket_info("b")
+    await fs.set_attributes("/b", uid=9, mode=0o750, metadata={"n": b"1"})
+    found = await objects.bucket_info("b")
+    assert found == replace(before, uid=9)
+    assert [each async for each in objects.list_buckets()] == [found]
+    status = await fs.stat("/b")
+    assert (status.attributes.mode, status.attributes.metadata) == (0o750, {"n": b"1"})
+    assert await objects.info("b", "k") == made
+    assert (await objects.list_with_metadata("b", "n")).objects == ()
+
+
 CHANGES: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
     "put": lambda objects: objects.put("b", "k", b"new"),
     "write": lambda objects: objects.write("b", "k", b"new"),
@@ -260,20 +276,65 @@ CHANGES: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
     "copy onto it": lambda objects: objects.copy("b", "other", "k"),
     "exchange": lambda objects: objects.exchange("b", "other", "k"),
     "touch": lambda objects: objects.touch("b", "k", modified=0),
+    "exchange with it": lambda objects: objects.exchange("b", "k", "other"),
+    "complete_upload": lambda objects: completed(objects, "k"),
 }
 
 
-@pytest.mark.parametrize("change", [*CHANGES])
+CREATIONS: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
+    "create": lambda objects: objects.create("b", "k", b"new"),
+    "create_from_file": lambda objects: objects.create_from_file("b", "k", BytesIO(b"new")),
+    "create_copy": lambda objects: objects.create_copy("b", "other", "k"),
+    "create_pseudo": lambda objects: objects.create_pseudo("b", "k", 3),
+    "create_dummy": lambda objects: objects.create_dummy("b", "k", b"x", 3),
+}
+
+
+async def completed(objects: ObjectStore, key: str) -> ObjectInfo:
+    """An object by an upload with one part."""
+    upload = await objects.create_upload("b", key)
+    await objects.put_part(upload.id, 0, b"new")
+    return await objects.complete_upload(upload.id)
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *CREATIONS])
 async def test_a_read_only_object_is_not_changed(objects: ObjectStore, change: str) -> None:
     await objects.create("b", "k", b"data")
     await objects.create("b", "other", b"other")
     before = await objects.set_attributes("b", "k", read_only=True)
     assert before.attributes.read_only
-    with pytest.raises(PermissionDeniedError):
-        await CHANGES[change](objects)
+    if change in CHANGES:
+        with pytest.raises(PermissionDeniedError):
+            await CHANGES[change](objects)
+    else:
+        with pytest.raises((PathExistsError, PermissionDeniedError)):
+            await CREATIONS[change](objects)
     assert await objects.info("b", "k") == before
+    assert [each.key async for each in objects.iterate("b")] == ["k", "other"]
     assert await objects.read("b", "k") == b"data"
     assert await objects.read("b", "other") == b"other"
+
+
+async def test_attributes_of_a_read_only_object_can_be_changed(objects: ObjectStore) -> None:
+    """Mode, owner and user metadata, and nothing of the data."""
+    await objects.create("b", "k", b"data", attributes=Attributes(metadata={"n": b"1"}))
+    await objects.create("b", "other", b"", attributes=Attributes(metadata={"copied": b"1"}))
+    before = await objects.set_attributes("b", "k", read_only=True)
+    changed = await objects.set_attributes("b", "k", mode=0o600, uid=1, gid=2)
+    await objects.set_metadata("b", "k", "more", b"2")
+    await objects.delete_metadata("b", "k", "n")
+    await objects.copy_metadata("b", "other", "k")
+    assert await objects.list_metadata("b", "k") == {"more": b"2", "copied": b"1"}
+    await objects.move_metadata("b", "k", "other")
+    after = await objects.info("b", "k")
+    assert after.attributes == Attributes(mode=0o600, uid=1, gid=2, read_only=True)
+    assert (after.modified_ms, after.checksum, after.size) == (
+        before.modified_ms,
+        before.checksum,
+        before.size,
+    )
+    assert after.version > changed.version > before.version
+    assert await objects.read("b", "k") == b"data"
 
 
 async def test_read_only_goes_one_way(objects: ObjectStore, fs: S3kClient) -> None:

@@ -27,7 +27,7 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
-from s3k_async.objects import ObjectInfo, ObjectStore, byte_ranges, local_bytes
+from s3k_async.objects import Attributes, ObjectInfo, ObjectStore, byte_ranges, local_bytes
 from tests.client.rig import paths
 from tests.client.transacting import contents
 from tests.engines.volumes import volume_backends
@@ -627,6 +627,31 @@ async def test_copy(objects: ObjectStore) -> None:
     assert await objects.read("b", "copies/0") == DATA
 
 
+@pytest.mark.parametrize("verb", ["copy", "move"])
+@pytest.mark.parametrize("target", ["new", "x/taken"])
+async def test_user_metadata_is_copied_and_moved(
+    objects: ObjectStore, verb: str, target: str
+) -> None:
+    """In place of that of an object at the target, also to another bucket."""
+    await objects.create_bucket("other")
+    given = Attributes(mode=0o640, uid=7, metadata={"a": b"1", "b": bytes(range(256))})
+    for bucket in ("b", "other"):
+        await objects.put("b", "k", DATA, attributes=given)
+        await objects.create(
+            bucket, "x/taken", b"old", attributes=Attributes(metadata={"old": b"1"})
+        )
+        made = await getattr(objects, verb)("b", "k", target, target_bucket=bucket)
+        assert made.attributes == given
+        assert await objects.list_metadata(bucket, target) == given.metadata
+        assert await objects.exists("b", "k") == (verb == "copy")
+        found = await objects.list_with_metadata(bucket, "a")
+        assert {each.key for each in found.objects} - {"k"} == {target}
+        if verb == "copy":
+            assert await objects.list_metadata("b", "k") == given.metadata
+        left = await objects.list_with_metadata(bucket, "old")
+        assert {each.key for each in left.objects} == ({"x/taken"} if target == "new" else set())
+
+
 async def test_move(objects: ObjectStore) -> None:
     made = await objects.create("b", "k", DATA)
     moved = await objects.move("b", "k", "new/place")
@@ -676,10 +701,12 @@ async def test_exchange(objects: ObjectStore) -> None:
 
 async def test_truncate(objects: ObjectStore) -> None:
     await objects.create("b", "k", DATA)
-    for size in (2500, 1000, 4000, 0, 7):
+    wanted = DATA
+    for size in (2500, 1000, 4000, 999, 1001, 0, 7):
         await objects.truncate("b", "k", size)
         assert (await objects.info("b", "k")).size == size
-    assert await objects.read("b", "k") == bytes(7)
+        wanted = wanted[:size] + bytes(max(0, size - len(wanted)))
+        assert await objects.read("b", "k") == wanted
     await objects.truncate("b", "k")
     assert await objects.read("b", "k") == b""
 
