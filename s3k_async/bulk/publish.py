@@ -91,7 +91,7 @@ async def publish_new(
     data = _NewData(volume, upload, plan)
     try:
         while True:
-            target = await store.prepare(path)
+            target = await store.prepare(path, overwrite=overwrite)
             if target.current is not None and not overwrite:
                 raise PathExistsError("the file exists", path=path)
             publish = partial(

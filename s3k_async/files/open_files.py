@@ -248,7 +248,7 @@ async def reserve(store: MetadataStore, path: str, *, exclusive: bool) -> tuple[
         reserved.append(await store.reserve(target, exclusive=exclusive))
 
     while True:
-        target = await store.prepare(path)
+        target = await store.prepare(path, overwrite=not exclusive)
         try:
             await to_the_end(partial(attempt, target))
         except ConflictError as error:

@@ -68,8 +68,9 @@ class RenameTarget:
 class MetadataStore(DirectoryStore):
     """Files: written whole or by reservation, renamed in one transaction, deleted."""
 
-    async def prepare(self, path: str) -> WriteTarget:
-        """Read the entry, and create missing parents.
+    async def prepare(self, path: str, *, overwrite: bool = True) -> WriteTarget:
+        """Read the entry, and create missing parents. Unless `overwrite`, the caller refuses a file
+        that exists, also a read-only one.
 
         Raises IsDirectoryError, NotDirectoryError (the path leads through a file),
         PermissionDeniedError (read-only), BusyError.
@@ -87,7 +88,8 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, path)
             await (self.resolve(current) if current.pending else self.abandon(current))
         await self.access.permit_write(path, current)
-        self.refuse_read_only(current)
+        if overwrite:
+            self.refuse_read_only(current)
         return self.target(path, current, chain)
 
     async def prepare_existing(self, path: str) -> WriteTarget:
