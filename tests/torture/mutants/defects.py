@@ -3042,7 +3042,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "attributes: a read-only file that is written",
         "namespace/store.py",
-        "        self.refuse_read_only(current)\n"
+        "        if overwrite:\n"
+        "            self.refuse_read_only(current)\n"
         "        return self.target(path, current, chain)\n\n"
         "    async def prepare_existing",
         "        return self.target(path, current, chain)\n\n    async def prepare_existing",
