@@ -202,7 +202,9 @@ class _Adoption:
         targets: list[WriteTarget] = []
         try:
             async with self.preparing:
-                found = await prepare_many(self.volume.store, list(contents))
+                found = await prepare_many(
+                    self.volume.store, list(contents), overwrite=self.overwrite
+                )
         except S3kError as error:
             self.tally.failures += [(path, error) for path in contents]
             return targets
@@ -222,7 +224,7 @@ class _Adoption:
         race = ConflictBackoff(store)
         try:
             while True:
-                target = await store.prepare(path)
+                target = await store.prepare(path, overwrite=self.overwrite)
                 if target.current is not None and self._is(target.current, content):
                     return
                 if target.current is not None and not self.overwrite:

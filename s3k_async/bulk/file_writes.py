@@ -237,7 +237,7 @@ class _Load:
         targets = []
         try:
             async with self.preparing:
-                found = await prepare_many(self.volume.store, list(named))
+                found = await prepare_many(self.volume.store, list(named), overwrite=self.overwrite)
         except S3kError as error:
             for file in named.values():
                 self.failed(file, error)

@@ -50,7 +50,9 @@ Stored: TypeAlias = Callable[[], Awaitable[Collection[str]]]
 """Waits for the end of uploads; returns the paths whose data was not stored."""
 
 
-async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
+async def prepare_many(
+    store: MetadataStore, paths: Sequence[str], *, overwrite: bool = True
+) -> Prepared:
     """As `MetadataStore.prepare` for different paths: a hundred are read in a request, and missing
     parents are created once.
 
@@ -65,7 +67,7 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
             raise
         # One damaged item, or directory without permission, must not fail all paths: each is read
         # by itself.
-        await _one_by_one(store, fit, prepared)
+        await _one_by_one(store, fit, prepared, overwrite=overwrite)
         return prepared
     prepared.update(found.errors)
     again = []
@@ -74,7 +76,7 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
         elif path in found.again or (entry is not None and (entry.is_reservation or entry.pending)):
             again.append(path)
-        elif entry is not None and entry.read_only:
+        elif entry is not None and entry.read_only and overwrite:
             prepared[path] = _refusal(store, entry)
         else:
             try:
@@ -83,7 +85,7 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
                 prepared[path] = error
             else:
                 prepared[path] = store.target(path, entry, found.chains.get(path))
-    await _one_by_one(store, again, prepared)
+    await _one_by_one(store, again, prepared, overwrite=overwrite)
     return prepared
 
 
@@ -107,10 +109,12 @@ def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
     return True
 
 
-async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prepared) -> None:
+async def _one_by_one(
+    store: MetadataStore, paths: Sequence[str], prepared: Prepared, *, overwrite: bool
+) -> None:
     async def one(path: str) -> None:
         try:
-            prepared[path] = await store.prepare(path)
+            prepared[path] = await store.prepare(path, overwrite=overwrite)
         except S3kError as error:
             prepared[path] = error
 

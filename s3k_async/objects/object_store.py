@@ -610,9 +610,9 @@ class ObjectStore:
     ) -> ObjectInfo:
         """Change the attributes of an object that are given, in one conditional write.
 
-        A read-only object is not changed, replaced, moved or deleted; that it is cannot be taken
-        back here, but by `S3kClient.set_attributes`. Raises InvalidArgumentError, UnsupportedError
-        (a volume without attributes).
+        The data, the key and the modification time of a read-only object do not change, and no verb
+        replaces or deletes it. It stays read-only, unless `S3kClient.set_attributes` changes that.
+        Raises InvalidArgumentError, UnsupportedError (a volume without attributes).
         """
         if read_only is False:
             raise InvalidArgumentError("an object stays read-only: only True can be set")

@@ -351,9 +351,9 @@ class SyncObjectStore(BlockingObjectStore):
     ) -> ObjectInfo:
         """Change the attributes of an object that are given, in one conditional write.
 
-        A read-only object is not changed, replaced, moved or deleted; that it is cannot be taken
-        back here, but by `S3kClient.set_attributes`. Raises InvalidArgumentError, UnsupportedError
-        (a volume without attributes).
+        The data, the key and the modification time of a read-only object do not change, and no verb
+        replaces or deletes it. It stays read-only, unless `S3kClient.set_attributes` changes that.
+        Raises InvalidArgumentError, UnsupportedError (a volume without attributes).
         """
         return self._call(
             lambda objects: objects.set_attributes(

@@ -412,6 +412,8 @@ async def test_many_are_adopted_together(fs: S3kClient) -> None:
         await fs.adopt_many(pairs, overwrite=True) == await fs.adopt_many(pairs) == ChangeResult()
     )
     assert [status async for status in fs.list("/t", recursive=True, sorted=True)] == before
+    await fs.set_attributes(pairs[7][0], read_only=True)
+    assert await fs.adopt_many(pairs) == ChangeResult()
 
 
 async def test_each_of_a_list_fails_by_itself() -> None:

@@ -9,7 +9,7 @@ import pytest
 from s3k_async.attributes import Attributes
 from s3k_async.bulk.entry_attributes import PAGE
 from s3k_async.client import S3kClient
-from s3k_async.errors import PartialFailureError, PermissionDeniedError
+from s3k_async.errors import PartialFailureError, PathExistsError, PermissionDeniedError
 from s3k_async.model import LayoutName, StagedFile
 from s3k_async.namespace import metadata_index
 from s3k_async.testing import Call, FaultPlan
@@ -131,6 +131,20 @@ async def test_a_read_only_directory_is_not_replaced(fs: S3kClient) -> None:
     assert raised.value.path == "/d"
     assert await fs.read("/d/f") == b"1"
     assert not await fs.exists("/d/g")
+
+
+@backends
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_many_files_with_a_read_only_one_among_them(fs: S3kClient, overwrite: bool) -> None:
+    await fs.write("/d/old", b"1")
+    await fs.set_attributes("/d/old", read_only=True)
+    files = [("/d/old", b"2"), ("/d/new", b"3")]
+    with pytest.raises(PartialFailureError) as raised:
+        (await fs.write_many(files, overwrite=overwrite)).raise_for_failures()
+    ((path, error),) = raised.value.failures
+    assert path == "/d/old"
+    assert type(error) is (PermissionDeniedError if overwrite else PathExistsError)
+    assert [await fs.read("/d/old"), await fs.read("/d/new")] == [b"1", b"3"]
 
 
 @backends
