@@ -12,6 +12,7 @@ from s3k_async._core.file_modes import open_private
 from s3k_async._core.file_replacement import replaceable
 from s3k_async._core.metering import Requests, counted
 from s3k_async._core.os_errors import os_errors
+from s3k_async._core.paths import split
 from s3k_async._core.runtime import SYSTEM, Runtime
 from s3k_async._core.worker_threads import in_thread
 from s3k_async._native import Entries
@@ -23,7 +24,7 @@ from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.table.codec import in_columns
 from s3k_async.volumes import Volume
 
-__all__ = ["DumpResult", "dump_top", "dump_volume", "require_valid"]
+__all__ = ["DumpResult", "count_unreachable", "dump_top", "dump_volume", "require_valid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class DumpResult:
     directories: int
     bytes: int
     requests: Requests = field(default_factory=Requests, compare=False)
+    unreachable: int = 0
+    """Entries of a volume of S3-FileSystem 1.0 that are not in the dump, since their parents are no
+    directories."""
 
 
 @counted
@@ -80,7 +84,8 @@ async def dump_volume(
             async for page in pages:
                 await add(page)
         await in_thread(writer.finish, end)
-    return DumpResult(end.entries, end.files, end.directories, end.bytes)
+    unreachable = await count_unreachable(volume, path, include_uncommitted=include_uncommitted)
+    return DumpResult(end.entries, end.files, end.directories, end.bytes, unreachable=unreachable)
 
 
 def require_valid(page: Entries, volume: Volume) -> None:
@@ -116,6 +121,30 @@ async def dump_top(
         time_ms=runtime.now_ms(),
     )
     return top, header
+
+
+async def count_unreachable(volume: Volume, path: str, *, include_uncommitted: bool) -> int:
+    """The number of entries below `path` whose parents are no directories. Only a volume of
+    S3-FileSystem 1.0, which changes its table without conditions, is scanned for them."""
+    if volume.record.kind != "s3k-1.0":
+        return 0
+    count = 0
+    async with aclosing(volume.store.scan(path)) as pages:
+        async for page in pages:
+            below = [
+                split(entry.path)[0]
+                for entry in page
+                if entry.is_dir or entry.committed or include_uncommitted
+            ]
+            parents = list(set(below))
+            found = await volume.store.stored_many(parents)
+            directories = {
+                parent
+                for parent, entry in zip(parents, found, strict=True)
+                if entry is not None and entry.is_dir
+            }
+            count += sum(parent not in directories for parent in below)
+    return count
 
 
 async def _found(

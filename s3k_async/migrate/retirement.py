@@ -30,7 +30,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeMismatchError,
 )
-from s3k_async.listing.listings import Listing
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.binary_entries import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
@@ -122,9 +121,9 @@ async def retire_log(
 
 
 async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
-    """Record files of the old volume that the new one lacks."""
-    listing = Listing(recursive=True, include_uncommitted=True)
-    async with aclosing(listing.pages(old.store, ROOT)) as pages:
+    """Record files of the old volume that the new one lacks. The whole table is scanned: no
+    listing reaches entries without a parent directory, which its clients read by their paths."""
+    async with aclosing(old.store.scan(ROOT)) as pages:
         async for page in pages:
             files = [entry for entry in page if not entry.is_dir]
             done.reservations += sum(not entry.committed for entry in files)

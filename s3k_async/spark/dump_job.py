@@ -22,7 +22,7 @@ from s3k_async._native import Entries
 from s3k_async._sync.sync_client import S3kSyncClient
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing.listings import Listing
-from s3k_async.migrate.dump import DumpResult, dump_top, require_valid
+from s3k_async.migrate.dump import DumpResult, count_unreachable, dump_top, require_valid
 from s3k_async.migrate.dump_format import CHUNK, DumpHeader
 from s3k_async.migrate.dump_parts import (
     DumpPart,
@@ -87,8 +87,10 @@ def dump(
         write_manifest(directory, manifest)
         sweep_parts(directory, keep=parts)
         end = manifest.end
+        lost = partial(count_unreachable, path=path, include_uncommitted=include_uncommitted)
+        unreachable = on_volume(fs, lost)
         requests = fs.requests + job.requests.value
-        return DumpResult(end.entries, end.files, end.directories, end.bytes, requests)
+        return DumpResult(end.entries, end.files, end.directories, end.bytes, requests, unreachable)
 
 
 def shared_directory(place: str) -> str:

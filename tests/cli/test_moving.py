@@ -9,8 +9,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.cli.examples import EXAMPLES
 from s3k_async.cli.invocation import Invocation
 from s3k_async.config import VolumeConfig
@@ -18,6 +21,7 @@ from s3k_async.volumes import Volume
 from tests.cli.conftest import Cli
 from tests.cli.old_volumes import old_and_new
 from tests.migrate.rig import rewritten
+from tests.old_volume import OldFiles
 
 
 @pytest.fixture
@@ -246,6 +250,19 @@ def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     done = cli.ok(*flags, "--yes", "--json").json()
     assert done == {"objects": 0, "moved": 0, "reservations": 1, "differing": [], "dry_run": False}
     assert cli.ok("cat", "s3k://new/d/f").out == "bytes"
+
+
+def test_a_dump_of_an_old_volume_with_unreachable_entries_is_partial(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = old_and_new(monkeypatch)
+    anyio.run(OldFiles(name, MemoryItems(name), MemoryBlobs(name)).file, "/lost/f", b"orphan")
+    file = tmp_path / "old.dump"
+    failed = cli.fails(10, "dump", f"s3k://{name}", "-o", str(file))
+    assert failed.lines == [f"dumped 1 file, 1 directory of memory://{name}/ to {file}"]
+    assert "1 entry without a parent directory not dumped" in failed.errors
+    assert cli.ok("cat", f"s3k://{name}/lost/f").out == "orphan"
+    assert file.exists()
 
 
 def test_a_retirement_without_a_successor_closes_the_old_volume(

@@ -408,6 +408,31 @@ async def test_what_was_written_after_the_dump_is_not_left_behind(scene: Scene) 
     assert not scene.log.keys() & (await scene.blobs()).keys()
 
 
+@pytest.mark.parametrize("parent", ["missing", "file"])
+async def test_files_without_a_parent_directory_are_reported_and_not_left_behind(
+    parent: str, scene: Scene
+) -> None:
+    """S3-FileSystem 1.0 reads them by their paths, and no listing reaches them."""
+    if parent == "file":
+        await scene.old.file("/lost", b"a file")
+    await scene.old.file("/lost/orphan", b"orphan")
+    await scene.old.directory("/lost/inner")
+    await scene.old.reserve("/lost/never-closed")
+    async with opened(scene.old_config) as volume:
+        done = await dump_volume(volume, str(scene.dump))
+        assert done.unreachable == 2
+        elsewhere = await dump_volume(volume, f"{scene.dump}.a", path="/a")
+        assert elsewhere.unreachable == 0
+        every = await dump_volume(volume, f"{scene.dump}.all", include_uncommitted=True)
+        assert every.unreachable == 3
+    await scene.load()
+    with pytest.raises(VolumeMismatchError, match="/lost/orphan"):
+        await scene.retire()
+    told = await scene.retire(dry_run=True)
+    assert (told.differing, told.reservations) == (["/lost/orphan"], 2)
+    assert scene.log.keys() <= (await scene.blobs()).keys()
+
+
 async def test_a_log_that_is_being_written_is_not_retired(scene: Scene) -> None:
     await scene.dumped()
     await scene.load()

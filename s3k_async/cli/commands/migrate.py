@@ -15,6 +15,7 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address, shown_in, whole_volume
 from s3k_async.config import VolumeConfig
+from s3k_async.errors import PartialFailureError
 from s3k_async.migrate import (
     DumpResult,
     LayoutResult,
@@ -111,7 +112,7 @@ def print_dump(
     **more: object,
 ) -> None:
     """Print the result of a dump of a path of a volume; `more`: further fields of the JSON
-    document."""
+    document. Raises PartialFailureError if entries could not be reached."""
     invocation.say(
         f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} of "
         f"{shown_in(config, top)} to {target}",
@@ -124,6 +125,12 @@ def print_dump(
         bytes=done.bytes,
         **more,
     )
+    if done.unreachable:
+        raise PartialFailureError(
+            f"{plural(done.unreachable, 'entry')} without a parent directory not dumped: s3k fsck"
+            " lists them; create their directories with S3-FileSystem 1.0, and repeat the dump",
+            path=top,
+        )
 
 
 @click.command(
