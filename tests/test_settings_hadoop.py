@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,6 +200,47 @@ def test_a_disabled_log() -> None:
     }
     del mapping[f"{OPLOG}.bucket.data"]
     assert opened(mapping).log_mode == "disabled"
+
+
+OF_OLD_VOLUMES = {
+    "fs.s3k.metastore.operation.log.factory.class": (
+        "com.adobe.s3fs.DisabledMetadataOperationLogFactory"
+    ),
+    f"{DYNAMO}.hash.function.class": "com.adobe.s3fs.metastore.internal.DefaultHashFunction",
+}
+
+
+@pytest.mark.parametrize("source", ["mapping", "option", "environment", "file", "place"])
+def test_modes_of_old_volumes_do_not_apply_to_a_native_one(source: str, tmp_path: Path) -> None:
+    """The two keys have no bucket. The kind may be given by any setting, or follow from a place
+    that is not in the mapping."""
+    mapping: dict[str, Any] = {**OF_OLD_VOLUMES, f"{DYNAMO}.table.new": "new-meta"}
+    environ = dict(NOWHERE)
+    options = dict[str, Any]()
+    file = tmp_path / "given.toml"
+    file.write_text('[volumes.new]\nkind = "native"\n' if source == "file" else "")
+    if source == "mapping":
+        mapping["fs.s3k.volume.kind.new"] = "native"
+    elif source == "option":
+        options["kind"] = "native"
+    elif source == "environment":
+        environ["S3K_KIND"] = "native"
+    elif source == "place":
+        del mapping[f"{DYNAMO}.table.new"]
+        options = {"table": "new-meta", "bucket": "new"}
+    config = resolve("s3k://new", hadoop=mapping, environ=environ, config=file, **options)
+    assert config == VolumeConfig(
+        name="new",
+        table=DynamoTable("new-meta"),
+        data=S3Bucket("new"),
+        log=S3Bucket("new", "oplog/"),
+    )
+
+
+def test_modes_of_old_volumes_apply_if_another_source_gives_their_kind() -> None:
+    mapping = {**LEAST, **OF_OLD_VOLUMES, "fs.s3k.volume.kind.data": "native"}
+    config = opened(mapping, kind="s3k-1.0")
+    assert (config.kind, config.log_mode, config.hash) == ("s3k-1.0", "disabled", "java31")
 
 
 @pytest.mark.parametrize(

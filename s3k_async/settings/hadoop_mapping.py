@@ -16,7 +16,7 @@ from typing import Final
 
 from s3k_async.errors import ConfigError
 from s3k_async.settings.hadoop_keys import HADOOP_KEYS, JVM_KEYS, S3A_KEYS, HadoopKey
-from s3k_async.settings.options import OPTIONS, Option, Setting, parse
+from s3k_async.settings.options import DESCRIBING, OPTIONS, Option, Setting, parse
 from s3k_async.settings.s3a_properties import Given, ignored_halves, s3a_options
 
 __all__ = ["CONTEXT_KEY", "GIDS_KEY", "KIND_KEY", "UID_KEY", "HadoopSettings", "read_hadoop"]
@@ -57,9 +57,15 @@ class HadoopSettings:
 
 
 def read_hadoop(
-    mapping: Mapping[str, object], bucket: str, context: str | None = None
+    mapping: Mapping[str, object],
+    bucket: str,
+    context: str | None = None,
+    *,
+    over: Mapping[str, Setting] | None = None,
 ) -> HadoopSettings:
-    """Translate the settings of `bucket`. Raises ConfigError for an invalid value."""
+    """Translate the settings of `bucket`. `over`: options that take precedence; if they describe
+    the volume, the mapping does so only by a key for its table. Raises ConfigError for an invalid
+    value."""
     source = _HadoopKeys(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
     _check_refused(source)
     values: dict[str, Setting] = {}
@@ -67,11 +73,15 @@ def read_hadoop(
         found = source.find(key, scoped=scoped)
         if found is not None:
             values[option] = _converted(option, convert, *found)
-    _modes(source, values)
+    over = over or {}
+    is_other = "table" not in values and any(name in over for name in DESCRIBING)
+    kind = over.get("kind") or values.get("kind") or ("native" if is_other else None)
+    is_native = kind == "native"
+    _modes(source, values, is_native=is_native)
     _pairs(source, values)
-    _data(source, values)
+    _data(source, values, is_native=is_native)
     required = {"table": _TABLE}
-    if values.get("kind") != "native":
+    if not is_native:
         required |= {"suffix_count": _SUFFIX_COUNT, "bucket": _SCHEME}
         if values.get("log_mode") != "disabled":
             required["log_bucket"] = _LOG_BUCKET
@@ -228,14 +238,14 @@ def _converted(option: str, convert: Callable[[str], object], key: str, text: st
     return parse(OPTIONS[option], value, f"Hadoop setting {key}")
 
 
-def _modes(source: _HadoopKeys, values: dict[str, Setting]) -> None:
-    """Options with other spellings there: the log's and the hash's class, sequential tree
-    operations."""
+def _modes(source: _HadoopKeys, values: dict[str, Setting], *, is_native: bool) -> None:
+    """Options with other spellings there: the log's and the hash's class, both of the volumes of
+    S3-FileSystem 1.0 alone, and sequential tree operations."""
     factory = source.first(_LOG_FACTORY)
-    if factory is not None and "Disabled" in factory[1].rpartition(".")[2]:
+    if factory is not None and not is_native and "Disabled" in factory[1].rpartition(".")[2]:
         values["log_mode"] = "disabled"
     function = source.first(_HASH)
-    if function is not None and values.get("kind") != "native":
+    if function is not None and not is_native:
         if function[1].rpartition(".")[2] != "DefaultHashFunction":
             raise ConfigError(f"Hadoop setting {_HASH}: {function[1]!r} is an unknown hash")
         values["hash"] = "java31"
@@ -273,14 +283,14 @@ def _pairs(source: _HadoopKeys, values: dict[str, Setting]) -> None:
             values[second] = _converted(second, _same, *two)
 
 
-def _data(source: _HadoopKeys, values: dict[str, Setting]) -> None:
+def _data(source: _HadoopKeys, values: dict[str, Setting], *, is_native: bool) -> None:
     """The data location: the bucket of the volume's name, with S3A's properties."""
     found = source.find(_SCHEME)
     if found is not None and found[1].lower() not in _S3_SCHEMES:
         raise ConfigError(
             f"Hadoop setting {found[0]}: {found[1]!r} is none of {', '.join(_S3_SCHEMES)}"
         )
-    if found is not None or values.get("kind") == "native":
+    if found is not None or values.get("kind") == "native" or (is_native and "table" in values):
         values["bucket"] = source.bucket
     scopes = source.s3a()
     values |= s3a_options(scopes)

@@ -18,6 +18,7 @@ from s3k_async.model import HashName, LayoutName, VolumeKind
 
 __all__ = [
     "CREDENTIALS",
+    "DESCRIBING",
     "KINDS",
     "OPTIONS",
     "PARTS",
@@ -40,6 +41,8 @@ PARTS: Final = ("table", "data", "log", "alerts")
 and once for each of its parts."""
 CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
 """The credential options of a service, all from one source."""
+DESCRIBING: Final = ("directory", "table")
+"""Options that suffice to identify a volume."""
 KINDS: Final = ("read", "write", "scan")
 """The three kinds of requests; every option of a retry policy exists once for all and once for
 each."""

@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from s3k_async._core.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.alerts.sink_address import parse_sinks
@@ -54,7 +54,16 @@ from s3k_async.settings.locations import (
     check_name,
     parse_volume,
 )
-from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
+from s3k_async.settings.options import (
+    CREDENTIALS,
+    DESCRIBING,
+    KINDS,
+    OPTIONS,
+    PARTS,
+    Setting,
+    nearest,
+    parse,
+)
 from s3k_async.storage.storage_rules import StorageRules
 
 __all__ = [
@@ -78,8 +87,6 @@ _OF_ROLES = (
     "web_identity_token_file",
     "sts_endpoint",
 )
-_DESCRIBING: Final = ("directory", "table")
-"""Options that suffice to identify a volume."""
 
 
 def resolve(
@@ -110,22 +117,11 @@ def resolve(
     keywords = _keywords(given)
     environment = _environment(environ)
     address = _address(volume, keywords, environment, environ, file)
-    mapping = HadoopSettings()
-    if isinstance(address, NamedVolume) and hadoop is not None:
-        mapping = read_hadoop(hadoop, address.name, context or environ.get("S3K_CONTEXT") or None)
-        if mapping.ignored:
-            # Always from this line, so that Python shows the warning once.
-            warnings.warn(
-                f"Hadoop settings without effect on s3k://{address.name}: "
-                f"{', '.join(mapping.ignored)}",
-                stacklevel=1,
-            )
     if not _describes(environment, address, environ, volume):
         environment = {
             name: value for name, value in environment.items() if OPTIONS[name].scope != "volume"
         }
     layers = [
-        _Layer("the Hadoop mapping", dict(mapping.values)),
         _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
         _Layer(f"{file.path}, [volumes]", _section(address, file)),
         _Layer("the environment", environment),
@@ -133,10 +129,20 @@ def resolve(
         _Layer("the options", keywords),
     ]
     values = _merged(layers)
-    by_mapping = hadoop is not None and (
-        "table" in mapping.values
-        or not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
-    )
+    is_described = any(name in values for name in DESCRIBING)
+    mapping = HadoopSettings()
+    if isinstance(address, NamedVolume) and hadoop is not None:
+        context = context or environ.get("S3K_CONTEXT") or None
+        mapping = read_hadoop(hadoop, address.name, context, over=values)
+        if mapping.ignored:
+            # Always from this line, so that Python shows the warning once.
+            warnings.warn(
+                f"Hadoop settings without effect on s3k://{address.name}: "
+                f"{', '.join(mapping.ignored)}",
+                stacklevel=1,
+            )
+        values = _merged([_Layer("the Hadoop mapping", dict(mapping.values)), *layers])
+    by_mapping = hadoop is not None and ("table" in mapping.values or not is_described)
     if isinstance(address, NamedVolume):
         _check_named(address, values, file, mapping.missing if by_mapping else {})
     return _built(values, "native" if not by_mapping else None)
@@ -265,11 +271,11 @@ def _address(
     """The volume's address; None: the options describe the volume."""
     if volume is not None:
         return parse_volume(volume)
-    if any(name in keywords for name in _DESCRIBING):
+    if any(name in keywords for name in DESCRIBING):
         return None
     if environ.get("S3K_VOLUME"):
         return parse_volume(environ["S3K_VOLUME"])
-    if any(name in environment for name in _DESCRIBING):
+    if any(name in environment for name in DESCRIBING):
         return None
     if file.default_volume is not None:
         return parse_volume(file.default_volume, os.path.dirname(file.path))
@@ -285,7 +291,7 @@ def _describes(
 ) -> bool:
     """Whether the environment's location variables apply to this volume."""
     if address is None:
-        return any(name in environment for name in _DESCRIBING) and not environ.get("S3K_VOLUME")
+        return any(name in environment for name in DESCRIBING) and not environ.get("S3K_VOLUME")
     if not isinstance(address, NamedVolume):
         return False
     if volume is None or not environ.get("S3K_VOLUME"):
