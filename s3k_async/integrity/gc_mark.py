@@ -142,15 +142,18 @@ class CollectedData:
         of its keys."""
         return key_ranges(count) if self.scoped else hex_ranges(count)
 
-    async def uploads(self) -> AsyncIterator[UnfinishedUpload]:
-        """The unfinished uploads of the volume; those elsewhere in the bucket are foreign."""
+    async def uploads(self, *, shared: bool = False) -> AsyncIterator[UnfinishedUpload]:
+        """The unfinished uploads of the volume; those elsewhere in the bucket are foreign.
+        `shared`: also those in the data location of a volume without a scope that have the form of
+        its keys, and may be another volume's."""
         places: list[tuple[Literal["data", "log"], BlobStore | None]]
         places = [("data", self.data), ("log", self.log)]
         for location, blobs in places:
             if blobs is None:
                 continue
             async for upload in blobs.list_uploads():
-                if not upload.key or (self.scoped and PHYSICAL_KEY.fullmatch(upload.key)):
+                is_own = self.scoped or (shared and location == "data")
+                if not upload.key or (is_own and PHYSICAL_KEY.fullmatch(upload.key)):
                     yield UnfinishedUpload(location, blobs, upload)
 
 

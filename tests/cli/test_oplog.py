@@ -16,6 +16,7 @@ from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
+from tests.cli.old_volumes import old_and_new
 from tests.oplog import operations as sample
 
 Tree = dict[str, bytes]
@@ -85,6 +86,14 @@ def test_the_size_of_the_log(cli: Cli, volume: str) -> None:
     assert [line.split()[0] for line in kinds] == list(after["kinds"])
     assert total == f"{after['objects']} objects, {after['bytes']:,} bytes in {volume}/"
     assert after["volume"] == f"{volume}/"
+
+
+def test_the_size_of_an_old_log_is_not_said_to_be_zero(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = cli.fails(1, "oplog", "size", f"s3k://{old_and_new(monkeypatch)}")
+    assert "the log of a volume of S3-FileSystem 1.0 is not measured" in failed.errors
+    assert failed.out == ""
 
 
 def test_the_newest_operations(cli: Cli, volume: str, small_tree: Tree) -> None:

@@ -13,6 +13,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
+from tests.cli.old_volumes import old_and_new
 from tests.engines.volumes import fresh_name
 
 KEY = "11111111-1111-4111-8111-111111111111.id=22222222-2222-4222-8222-222222222222"
@@ -75,6 +76,30 @@ def test_those_of_a_bucket(cli: Cli) -> None:
     assert KEY in cli.ok("uploads", place, "--older-than", "0", "--abort").out
     assert cli.ok("uploads", place).lines == [f"0 unfinished uploads in {place}/"]
     assert anyio.run(unfinished, resolve(place)) == begun - {KEY}
+
+
+def test_those_of_an_old_volume(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bucket may hold other volumes, whose keys look alike."""
+    place = f"s3k://{old_and_new(monkeypatch)}"
+    begun = anyio.run(begin, resolve(place), [KEY, "notes.txt"])
+    found = cli.ok("uploads", place, "--json").json_lines()
+    assert [(each["location"], each["key"]) for each in found] == [("data", KEY)]
+    assert "expected 0" in cli.fails(1, "uploads", place, "--expect", "0").errors
+    cli.fails(5, "uploads", place, "--older-than", "0", "--abort")
+    assert anyio.run(unfinished, resolve(place)) == begun
+
+
+def test_those_of_a_volume_without_a_prefix_of_its_own_are_listed_and_not_aborted(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("s3k_async.volumes.creation.SCOPED", "attributes")
+    place = f"memory://{fresh_name('plain')}"
+    cli.ok("init", place)
+    begun = anyio.run(begin, resolve(place), [KEY, "notes.txt"])
+    assert cli.ok("uploads", place, "--json").json_lines()[0]["key"] == KEY
+    cli.fails(1, "uploads", place, "--expect", "0")
+    cli.ok("uploads", place, "--older-than", "0", "--abort", "--expect", "0")
+    assert anyio.run(unfinished, resolve(place)) == begun
 
 
 def test_a_path_and_another_volume(cli: Cli, embedded: str) -> None:

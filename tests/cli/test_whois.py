@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.integrity.object_owner import ObjectOwner, owner_of
 from s3k_async.model import LayoutName
 from s3k_async.objects import ObjectStore
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli
+from tests.cli.old_volumes import old_and_new
 from tests.client.rig import memory_config
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_name
+from tests.old_volume import OldFiles
 
 
 @pytest.fixture(params=["path", "tree"])
@@ -53,6 +57,30 @@ def test_an_extent(cli: Cli, any_volume: str) -> None:
     first = key_of(cli, "/f")
     cli.ok("append", "-", "/f", stdin=b"more")
     assert told(cli, first) == ("current", "/f")
+
+
+def test_an_old_volume(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log has the last operation on each file."""
+    name = old_and_new(monkeypatch)
+    monkeypatch.setenv("S3K_VOLUME", f"s3k://{name}")
+    files = OldFiles(name, MemoryItems(name), MemoryBlobs(name))
+    key = key_of(cli, "/d/f")
+    bare = key.rpartition("/")[2].replace("%3D", "=")
+    assert cli.ok("whois", key).out == f"{bare}: content of /d/f, version 2\n"
+    assert told(cli, bare) == ("current", "/d/f")
+    earlier = f"11111111-1111-4111-8111-111111111111.id={bare.rpartition('=')[2]}"
+    assert told(cli, earlier) == ("unreferenced", "/d/f")
+    asyncio.run(deleted(files, "/d/f", bare, key))
+    assert told(cli, bare) == ("deleted", "/d/f")
+    assert told(cli, f"{'1' * 8}-1111-4111-8111-{'1' * 12}.id={'2' * 8}-2222-4222-8222-{'2' * 12}")[
+        0
+    ] == ("unknown")
+
+
+async def deleted(files: OldFiles, path: str, key: str, physical: str) -> None:
+    """Delete a file as S3-FileSystem 1.0 does, which leaves the object if it is interrupted."""
+    await files.delete_item(path)
+    await files.log(path, key.rpartition("=")[2], 2, physical=physical, size=5, kind="DELETE")
 
 
 def test_after_the_log_was_compacted(cli: Cli, any_volume: str) -> None:

@@ -170,6 +170,11 @@ def size(invocation: Invocation, volume: str | None) -> None:
         try:
             if opened.log_blobs is None:
                 raise UnsupportedError("the volume has no operation log")
+            if opened.read_only:
+                raise UnsupportedError(
+                    "the log of a volume of S3-FileSystem 1.0 is not measured: its objects, which "
+                    "compaction never replaces, are among those of other volumes in their bucket"
+                )
             now_ms = await opened.log_blobs.now_ms()
             return await measure_log(opened.log_blobs, now_ms - int(GRACE_SECONDS * 1000))
         finally:

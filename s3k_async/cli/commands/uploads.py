@@ -56,6 +56,10 @@ def uploads(
     share, see s3k object upload.
 
     A writer whose upload is aborted fails, and publishes nothing.
+
+    In a volume without a prefix of its own, such as one of S3-FileSystem 1.0, all uploads whose
+    keys have the form of its keys are listed. They may be of another volume in the bucket, and are
+    not aborted.
     """
     if abort and older_than is None:
         raise click.UsageError(
@@ -67,7 +71,8 @@ def uploads(
     async def work() -> int:
         opened = await open_volume(config)
         try:
-            found = [each async for each in CollectedData.of(opened).uploads()]
+            data = CollectedData.of(opened)
+            found = [each async for each in data.uploads(shared=not abort)]
             if older_than is not None:
                 # By the clock that tells when uploads began.
                 before_ms = await opened.blobs.now_ms() - 1000 * older_than
