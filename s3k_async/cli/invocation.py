@@ -95,7 +95,13 @@ class Invocation:
         from s3k_async.settings import local_tuning
 
         volume = self.volume or os.environ.get("S3K_VOLUME") or None
-        return local_tuning(volume, config=self.config, **self.settings)
+        return local_tuning(
+            volume,
+            config=self.config,
+            context=self.context,
+            hadoop=self._properties(),
+            **self.settings,
+        )
 
     def alerts(self) -> AlertSettings:
         """The settings of alerts, of the default volume if it has some. Raises ConfigError."""
@@ -104,13 +110,20 @@ class Invocation:
         volume = self.volume or os.environ.get("S3K_VOLUME") or None
         return local_alerts(volume, config=self.config, **self.settings)
 
-    def service(self, volume: str | None) -> AwsConfig:
+    def service(self, volume: str | None, bucket: str) -> AwsConfig:
         """The settings of the service of a bucket, as for the data of a volume, by default of the
         default one. Raises ConfigError."""
         from s3k_async.settings import local_service
 
         chosen = volume or self.volume or os.environ.get("S3K_VOLUME") or None
-        return local_service(chosen, config=self.config, **self.settings)
+        return local_service(
+            chosen,
+            config=self.config,
+            context=self.context,
+            hadoop=self._properties(),
+            of_bucket=bucket,
+            **self.settings,
+        )
 
     def say(self, text: str, **fields: Any) -> None:
         """Print a summary: a line unless quiet, or a JSON document."""

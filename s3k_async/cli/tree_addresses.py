@@ -113,7 +113,7 @@ async def open_tree(
         found = _BUCKET.fullmatch(address.text)
         assert found is not None
         near = beside.volume.volume if beside is not None and beside.volume is not None else None
-        location = S3Bucket(found[1], "", invocation.service(near))
+        location = S3Bucket(found[1], "", invocation.service(near, found[1]))
         return await clients.bucket(location, found[2] or "")
     if address.kind == "listing":
         listing = _LISTING.fullmatch(address.text)

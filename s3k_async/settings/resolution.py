@@ -172,22 +172,30 @@ def local_tuning(
     volume: str | os.PathLike[str] | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
     **options: object,
 ) -> Tuning:
-    """The settings of clients in this machine's environment, configuration file and `options`,
-    without opening a volume, nor needing its locations. `volume`: for one with a section in the
-    file, by its address; else for `default_volume` of the file. Raises ConfigError."""
-    return _tuning(_local_values(volume, config, options))
+    """The settings of clients in this machine's environment, configuration file and `options`, and
+    in `hadoop`, without opening a volume, nor needing its locations. `volume`: for one with a
+    section in the file, by its address; else for `default_volume` of the file. Raises
+    ConfigError."""
+    return _tuning(_local_values(volume, config, options, _Mapping(hadoop, context)))
 
 
 def local_service(
     volume: str | os.PathLike[str] | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
+    of_bucket: str = "",
     **options: object,
 ) -> AwsConfig:
-    """As `local_tuning`, the settings of the service of the data, for a bucket of no volume."""
-    return _aws(_local_values(volume, config, options), "data")
+    """As `local_tuning`, the settings of the service of the data, for the bucket `of_bucket` of no
+    volume, whose keys in `hadoop` count if there is no volume."""
+    mapping = _Mapping(hadoop, context, of_bucket)
+    return _aws(_local_values(volume, config, options, mapping), "data")
 
 
 def local_table(
@@ -218,6 +226,7 @@ def _local_values(
     volume: str | os.PathLike[str] | None,
     config: str | os.PathLike[str] | None,
     options: Mapping[str, object],
+    mapping: _Mapping | None = None,
 ) -> Values:
     path = os.path.abspath(os.path.expanduser(config)) if config else config_path(os.environ)
     file = read_config(path, required=bool(config or os.environ.get("S3K_CONFIG")))
@@ -227,6 +236,7 @@ def _local_values(
     elif file.default_volume is not None:
         address = parse_volume(file.default_volume, os.path.dirname(file.path))
     layers = [
+        _Layer("the Hadoop mapping", {} if mapping is None else mapping.values(address)),
         _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
         _Layer(f"{file.path}, [volumes]", _section(address, file)),
         _Layer("the environment", _environment(os.environ)),
@@ -234,6 +244,25 @@ def _local_values(
         _Layer("the options", _keywords(options)),
     ]
     return _merged(layers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    """A Hadoop mapping, for settings of services and clients."""
+
+    hadoop: Mapping[str, object] | None
+    context: str | None = None
+    bucket: str = ""
+    """The bucket whose keys count without a named volume."""
+
+    def values(self, address: VolumeAddress | None) -> Values:
+        """The settings for a volume, without those of its locations. Raises ConfigError."""
+        if self.hadoop is None:
+            return {}
+        name = address.name if isinstance(address, NamedVolume) else self.bucket
+        context = self.context or os.environ.get("S3K_CONTEXT") or None
+        found = read_hadoop(self.hadoop, name, context).values
+        return {name: value for name, value in found.items() if OPTIONS[name].scope != "volume"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -399,6 +399,38 @@ def test_a_bucket_without_a_volume(cli: Cli, bucket: S3Bucket, local: Path) -> N
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("scope", ["fs.s3a.{}", "fs.s3a.bucket.NAME.{}"])
+def test_a_bucket_that_a_hadoop_file_reaches(
+    cli: Cli, bucket: S3Bucket, seaweedfs: Engine, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a volume, by the keys for its bucket."""
+    for name in ("S3K_ENDPOINT", "S3K_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    given = {
+        "endpoint": seaweedfs.endpoint,
+        "endpoint.region": seaweedfs.region,
+        "access.key": seaweedfs.access_key,
+        "secret.key": seaweedfs.secret_key,
+    }
+    properties = {
+        scope.replace("NAME", bucket.bucket).format(name): text for name, text in given.items()
+    }
+    Path("core.json").write_text(json.dumps(properties))
+    lake = f"s3://{bucket.bucket}/lake"
+    hadoop = ("--hadoop", "core.json")
+    assert cli.ok("ls", lake, *hadoop).lines == ["a", "sub/"]
+    assert cli.ok("du", "-s", "--json", lake, *hadoop).json()["bytes"] == 7
+    table = f"fs.s3k.metastore.dynamo.table.{bucket.bucket}"
+    properties |= {table: f"memory://{bucket.bucket}"}
+    properties |= {f"fs.s3k.volume.kind.{bucket.bucket}": "native"}
+    Path("core.json").write_text(json.dumps(properties))
+    volume = f"s3k://{bucket.bucket}"
+    cli.ok("init", volume, *hadoop, "--no-save")
+    assert "adopted 3 files" in cli.ok("import", "--adopt", lake, f"{volume}/in", *hadoop).out
+    assert cli.ok("cat", f"{volume}/in/sub/b", *hadoop).output == b"bb"
+
+
+@pytest.mark.engine
 def test_a_single_object_of_a_bucket(cli: Cli, bucket: S3Bucket) -> None:
     """It is listed and imported like a file; trees are prefixes."""
     lake = f"s3://{bucket.bucket}/lake"
