@@ -262,6 +262,16 @@ def test_a_role_is_assumed_only_with_its_provider() -> None:
         opened({**LEAST, **provider})
 
 
+@pytest.mark.parametrize("text", ["a.{}, b.{},", "\n  a.{},\n  b.{}\n", "a.{}\nb.{}", ","])
+def test_providers_are_a_list_of_hadoop(text: str) -> None:
+    """A comma may be at the end, and line breaks separate as well."""
+    names = ("SimpleAWSCredentialsProvider", "EnvironmentVariableCredentialsProvider")
+    given = {"fs.s3a.aws.credentials.provider": text.format(*names)}
+    assert mapped({**LEAST, **given}) == mapped(LEAST)
+    with pytest.raises(ConfigError, match="is not supported"):
+        opened({**LEAST, "fs.s3a.aws.credentials.provider": f"a.Unknown,{text.format(*names)}"})
+
+
 def test_values_of_hadoop() -> None:
     given = {
         "fs.s3a.connection.timeout": "90s",

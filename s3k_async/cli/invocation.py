@@ -139,12 +139,12 @@ class Invocation:
         return ProgressMeter(title, shown=sys.stderr.isatty() and not self.quiet and not self.json)
 
     def _properties(self) -> dict[str, str] | None:
-        from s3k_async.cli.hadoop_file import read_hadoop_file
+        from s3k_async.cli.hadoop_file import expand_variables, read_hadoop_file
 
         merged: dict[str, str] = {}
         for path in self.hadoop:
             merged |= read_hadoop_file(path)
-        return merged if self.hadoop else None
+        return expand_variables(merged) if self.hadoop else None
 
 
 class Clients:

@@ -17,7 +17,7 @@ from typing import Final
 from s3k_async.errors import ConfigError
 from s3k_async.settings.hadoop_keys import HADOOP_KEYS, JVM_KEYS, S3A_KEYS, HadoopKey
 from s3k_async.settings.options import DESCRIBING, OPTIONS, Option, Setting, parse
-from s3k_async.settings.s3a_properties import Given, ignored_halves, s3a_options
+from s3k_async.settings.s3a_properties import Given, ignored_halves, s3a_options, values_in
 
 __all__ = ["CONTEXT_KEY", "GIDS_KEY", "KIND_KEY", "UID_KEY", "HadoopSettings", "read_hadoop"]
 
@@ -263,7 +263,7 @@ def _check_refused(source: _HadoopKeys) -> None:
         found = source.first(*source.names(key))
         if found is None:
             continue
-        if all(key.accepts(each.strip()) for each in found[1].split(",")):
+        if all(key.accepts(each) for each in values_in(found[1])):
             continue
         if key.outcome == "warned" or (key.name == _CONTEXT_CLASS and source.context is not None):
             source.ignore(*source.names(key))

@@ -17,7 +17,7 @@ from s3k_async.errors import ConfigError
 from s3k_async.settings.hadoop_keys import ASSUMED_ROLE
 from s3k_async.settings.options import OPTIONS, Option, Setting, parse
 
-__all__ = ["S3A_EFFECTS", "Given", "ignored_halves", "s3a_options"]
+__all__ = ["S3A_EFFECTS", "Given", "ignored_halves", "s3a_options", "values_in"]
 
 Given: TypeAlias = tuple[str, str]
 """The full key and its value."""
@@ -150,10 +150,15 @@ def ignored_halves(scopes: Sequence[Mapping[str, Given]]) -> list[str]:
     return keys
 
 
+def values_in(text: str) -> list[str]:
+    """The values of a property with several, separated by commas or line breaks."""
+    return [each.strip() for each in re.split(r"[,\n]", text) if each.strip()]
+
+
 def _has_role(found: Mapping[str, Given]) -> bool:
     """Whether the credentials are those of a role. Raises ConfigError without its ARN."""
     key, classes = found.get("aws.credentials.provider", ("", ""))
-    if ASSUMED_ROLE not in {each.strip().rpartition(".")[2] for each in classes.split(",")}:
+    if ASSUMED_ROLE not in {each.rpartition(".")[2] for each in values_in(classes)}:
         return False
     if "assumed.role.arn" not in found:
         raise ConfigError(f"Hadoop setting {key}: {ASSUMED_ROLE} needs fs.s3a.assumed.role.arn")

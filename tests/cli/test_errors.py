@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from s3k_async import errors
+from s3k_async.cli.hadoop_file import expand_variables, read_hadoop_file
 from s3k_async.client import S3kClient
+from s3k_async.errors import ConfigError
 from tests.cli.conftest import Cli
 
 Tree = dict[str, bytes]
@@ -334,11 +336,57 @@ def test_a_later_hadoop_file_counts(cli: Cli) -> None:
         "<configuration>",
         "<other/>",
         "<configuration><property/></configuration>",
+        pytest.param("[" * 100_000, id="deep"),
+        '<configuration xmlns:x="http://www.w3.org/2001/XInclude"><x:include/></configuration>',
     ],
 )
 def test_what_is_no_hadoop_file(cli: Cli, text: str) -> None:
     Path("core").write_text(text)
     assert "core" in cli.fails(11, "--hadoop", "core", "ls", "s3k://data").errors
+
+
+def test_a_hadoop_file_is_read_as_by_hadoop(tmp_path: Path) -> None:
+    """`${name}` is a property of any of the files."""
+    values = {
+        "none": None,
+        "host": "minio",
+        "url": "http://${host}:${port}/${host}",
+        "port": "${base.port}",
+        "home": "${user.home}/${port}",
+        "loop": "a${loop}",
+        "one": "${two}",
+        "two": "x${one}",
+    }
+    (tmp_path / "a.json").write_text(json.dumps(values))
+    xml = "<property><name>base.port</name><value>9000</value></property>"
+    (tmp_path / "b.xml").write_text(
+        f"<?xml version='1.0'?><configuration>{xml}</configuration>", encoding="utf-8-sig"
+    )
+    merged = read_hadoop_file(str(tmp_path / "a.json")) | read_hadoop_file(str(tmp_path / "b.xml"))
+    with pytest.raises(ConfigError, match="one needs more than 20 substitutions"):
+        expand_variables(merged)
+    assert expand_variables({**merged, "two": "2"}) == {
+        "host": "minio",
+        "url": "http://minio:9000/minio",
+        "port": "9000",
+        "home": "${user.home}/${port}",
+        "loop": "a${loop}",
+        "one": "2",
+        "two": "2",
+        "base.port": "9000",
+    }
+
+
+def test_variables_of_hadoop_files_take_effect(cli: Cli) -> None:
+    properties = {
+        "fs.s3k.metastore.dynamo.table.data": "memory://${where}",
+        "fs.s3k.volume.kind.data": "native",
+    }
+    Path("one.json").write_text(json.dumps(properties))
+    Path("two.json").write_text(json.dumps({"where": "hadoop-variable"}))
+    flags = ["--hadoop", "one.json", "--hadoop", "two.json", "--data-location", "memory://var"]
+    cli.ok("init", "s3k://data", *flags, "--no-save")
+    assert cli.ok("ls", "s3k://data", "--table", "memory://hadoop-variable", *flags[2:]).out == ""
 
 
 def test_a_hadoop_file_that_is_not_there(cli: Cli) -> None:
