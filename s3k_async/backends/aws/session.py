@@ -29,7 +29,7 @@ from s3k_async.backends.aws.encryption import (
 )
 from s3k_async.backends.aws.error_mapping import is_of_library, map_exceptions
 from s3k_async.backends.aws.service_answers import check_dynamodb, check_s3
-from s3k_async.backends.aws.static_access import REGION_VARIABLE, static_access
+from s3k_async.backends.aws.static_access import REGION_VARIABLE, default_region, static_access
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ __all__ = ["AwsClient", "Service", "Session"]
 
 Service: TypeAlias = Literal["cloudwatch", "dynamodb", "s3", "sns", "sqs", "sts"]
 
-_DEFAULT_REGION = "us-east-1"
 
 _inherited: list[object] = []
 """Clients inherited by a forked child: kept for good, because collecting one would close
@@ -245,7 +244,7 @@ class AwsClient:
         config = self.config
         region = config.region or session.region_name or os.environ.get(REGION_VARIABLE)
         if region is None and config.endpoint is not None:
-            region = _DEFAULT_REGION
+            region = default_region(config.endpoint)
         options = {
             "region_name": region,
             "endpoint_url": config.endpoint,

@@ -22,12 +22,17 @@ from urllib.request import getproxies
 from s3k_async.backends.aws.access import AwsConfig
 from s3k_async.backends.aws.credentials import Keys
 
-__all__ = ["REGION_VARIABLE", "StaticAccess", "static_access"]
+__all__ = ["REGION_VARIABLE", "StaticAccess", "default_region", "static_access"]
 
 REGION_VARIABLE: Final = "AWS_REGION"
 """The first variable for the region in the other SDKs and the command line of AWS; botocore knows
 AWS_DEFAULT_REGION alone."""
 _DEFAULT_REGION: Final = "us-east-1"
+_AMAZON: Final = re.compile(
+    r"(?:.*[.-])?([a-z]{2}(?:-[a-z]+)+-\d+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?"
+)
+"""A host of AWS, such as `s3.eu-west-1.amazonaws.com`, `s3-eu-west-1.amazonaws.com` or
+`s3.dualstack.eu-west-1.amazonaws.com`."""
 _SERVICES: Final = ("dynamodb", "s3")
 _FILES: Final = (
     ("AWS_CONFIG_FILE", "~/.aws/config"),
@@ -91,11 +96,21 @@ def static_access(config: AwsConfig, service: str) -> StaticAccess | None:
     endpoint = config.endpoint
     if endpoint is None:
         endpoint = _standard_endpoint(service, region)
-    if keys is None or endpoint is None or not _LABEL.fullmatch(region or _DEFAULT_REGION):
+    if keys is None or endpoint is None:
+        return None
+    region = region or default_region(endpoint)
+    if not _LABEL.fullmatch(region):
         return None
     if not _ENDPOINT.fullmatch(endpoint) or _is_proxied(endpoint):
         return None
-    return StaticAccess(endpoint, region or _DEFAULT_REGION, keys[0], keys[1], _authorities(config))
+    return StaticAccess(endpoint, region, keys[0], keys[1], _authorities(config))
+
+
+def default_region(endpoint: str) -> str:
+    """The region of an endpoint without a setting for it: that in a host of AWS, else
+    `us-east-1`."""
+    found = _AMAZON.fullmatch(urlsplit(endpoint).hostname or "")
+    return _DEFAULT_REGION if found is None else found[1]
 
 
 def _keys(config: AwsConfig) -> tuple[Keys, str] | None:

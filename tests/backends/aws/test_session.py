@@ -68,6 +68,32 @@ async def test_an_endpoint_that_nobody_gave_a_region_gets_one() -> None:
     assert await signed_region(settings(NOWHERE)) == "us-east-1"
 
 
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("s3.eu-west-1.amazonaws.com", "eu-west-1"),
+        ("s3-ap-southeast-2.amazonaws.com", "ap-southeast-2"),
+        ("s3.dualstack.eu-central-1.amazonaws.com", "eu-central-1"),
+        ("s3-fips.us-gov-west-1.amazonaws.com:443", "us-gov-west-1"),
+        ("dynamodb.sa-east-1.amazonaws.com/", "sa-east-1"),
+        ("s3.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("bucket.vpce-1a2b-3c.s3.us-east-2.vpce.amazonaws.com", "us-east-2"),
+        ("s3.amazonaws.com", "us-east-1"),
+        ("s3.eu-west-1.amazonaws.com.example", "us-east-1"),
+    ],
+)
+@pytest.mark.parametrize("is_static", [True, False])
+async def test_a_host_of_aws_names_the_region(
+    host: str, region: str, is_static: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if botocore determines the access."""
+    if not is_static:
+        monkeypatch.setattr("s3k_async.backends.aws.session.static_access", lambda *_: None)
+    endpoint = f"https://{host}"
+    assert await signed_region(settings(endpoint)) == region
+    assert await signed_region(settings(endpoint, region="eu-west-2")) == "eu-west-2"
+
+
 async def test_the_environment_names_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
     assert await signed_region(settings(NOWHERE)) == "ap-south-1"
