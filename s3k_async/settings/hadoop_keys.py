@@ -23,6 +23,7 @@ it is, of a MapReduce job; as S3A's properties (`hadoop_mapping`)."""
 
 _DYNAMO: Final = "fs.s3k.metastore.dynamo"
 _OPLOG: Final = "fs.s3k.operationlog.s3"
+_BOUNDED: Final = "in `retry_deadline` (60 s; of scans 300 s), after which there are no retries"
 
 
 ASSUMED_ROLE: Final = "AssumedRoleCredentialProvider"
@@ -112,8 +113,8 @@ HADOOP_KEYS: Final[tuple[HadoopKey, ...]] = (
         "context",
         "effect",
         (f"{_DYNAMO}.base.exponential.delay", "`retry_base`"),
-        (f"{_DYNAMO}.max.exponential.delay", "`retry_cap`"),
-        (f"{_DYNAMO}.max.retries", "`retry_attempts`, plus one"),
+        (f"{_DYNAMO}.max.exponential.delay", f"`retry_cap`, {_BOUNDED}"),
+        (f"{_DYNAMO}.max.retries", f"`retry_attempts`, plus one, {_BOUNDED}"),
         (f"{_DYNAMO}.max.http.conn", "`table_max_connections`"),
         (f"{_OPLOG}.max.http.conn", "`log_max_connections`"),
         ("fs.s3k.metastore.operations.async", "false: `max_concurrency` = 1"),

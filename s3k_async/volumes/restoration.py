@@ -323,7 +323,9 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     found = await read_claim(data) if await data.exists() else None
     if found is None:
         raise VolumeNotFoundError(
-            "no volume at this location: its mark s3k-volume.json is missing", path=data.uri(CLAIM)
+            "no volume at this location: its mark s3k-volume.json is missing; a volume of "
+            "S3-FileSystem 1.0, which has none, cannot be restored",
+            path=data.uri(CLAIM),
         )
     owner = await read_claim(log) if await log.exists() else None
     if owner is None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.backends.ports.items import Condition, Delete
 from s3k_async.errors import ThrottledError
 from s3k_async.settings import resolve
 from s3k_async.txn import volume_lock
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
+from tests.cli.old_volumes import old_and_new
 from tests.cli.test_alerts import Hook, hook, kinds
 
 __all__ = ["hook"]
@@ -119,6 +121,19 @@ def test_what_cannot_be_restored_is_told(cli: Cli, volume: str, small_tree: Tree
 def test_where_no_volume_was(cli: Cli, volume: str) -> None:
     assert "no volume at this location" in cli.fails(3, "fsck", "restore", "memory://nobody").errors
     cli.fails(2, "fsck", "restore", f"{volume}/a")
+
+
+@pytest.mark.parametrize("kind", ["native", "s3k-1.0"])
+def test_an_old_volume_cannot_be_restored(
+    cli: Cli, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said also without its kind, when the mark that it never had is missed."""
+    name = old_and_new(monkeypatch)
+    anyio.run(MemoryItems(name).drop)
+    code = 3 if kind == "native" else 5
+    failed = cli.fails(code, "fsck", "restore", f"s3k://{name}", "--kind", kind)
+    assert "of S3-FileSystem 1.0" in failed.errors
+    assert "cannot be restored" in failed.errors
 
 
 @pytest.mark.parametrize("layout", ["path", "tree"])

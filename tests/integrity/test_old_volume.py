@@ -11,9 +11,10 @@ from s3k_async import S3kClient
 from s3k_async.config import MemoryTable, VolumeConfig
 from s3k_async.integrity.repair import verify_volume
 from s3k_async.integrity.verify import VerifyReport
+from s3k_async.oplog.binary_entries import JavaEntryV1, write_java
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import fresh_name
-from tests.old_volume import OldFiles, memory_volume
+from tests.old_volume import CTIME, OldFiles, memory_volume
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ async def test_a_stream_that_is_open_for_long_is_a_note(old: tuple[OldFiles, Vol
     (note,) = report.findings
     assert "no leases" in note.detail
     assert report.clean
+
+
+async def test_a_log_entry_of_the_first_format_always_disagrees(
+    old: tuple[OldFiles, VolumeConfig],
+) -> None:
+    """It has neither the version nor the physical key."""
+    files, config = old
+    identity = await files.file("/logs/oldest", b"data", version=1, logged=False)
+    entry = JavaEntryV1(f"ks://{files.name}/logs/oldest", 4, CTIME, committed=True)
+    await files.blobs.put(f"{identity}.info", write_java(entry))
+    report = await verify(config)
+    assert found(report) == {("log_disagrees", "/logs/oldest")}
+    assert "version" in report.problems[0].detail
 
 
 async def test_a_directory_rename_under_way_is_a_note(old: tuple[OldFiles, VolumeConfig]) -> None:
