@@ -872,6 +872,31 @@ DEFECTS: tuple[Defect, ...] = (
         "::test_writers_of_other_volumes_in_the_log_bucket_do_not_matter",
     ),
     Defect(
+        "retirement of a log that leaves files without a parent entry behind",
+        "migrate/retirement.py",
+        "    async with aclosing(old.store.scan(ROOT)) as pages:",
+        "    from s3k_async.listing.listings import Listing\n"
+        "    every = Listing(recursive=True, include_uncommitted=True)\n"
+        "    async with aclosing(every.pages(old.store, ROOT)) as pages:",
+        "tests/migrate/test_migration.py"
+        "::test_files_without_a_parent_directory_are_reported_and_not_left_behind",
+    ),
+    Defect(
+        "dump of an old volume that does not report unreachable entries",
+        "migrate/dump.py",
+        '    if volume.record.kind != "s3k-1.0":',
+        '    if volume.record.kind != "none":',
+        "tests/migrate/test_migration.py"
+        "::test_files_without_a_parent_directory_are_reported_and_not_left_behind",
+    ),
+    Defect(
+        "native volume without a log by a Hadoop key of old volumes",
+        "settings/hadoop_mapping.py",
+        "    if factory is not None and not is_native and ",
+        "    if factory is not None and ",
+        "tests/test_settings_hadoop.py::test_modes_of_old_volumes_do_not_apply_to_a_native_one",
+    ),
+    Defect(
         "retirement of a log that takes unreadable entries of other volumes along",
         "migrate/retirement.py",
         "        if self.own_place and not self.is_shared:",
