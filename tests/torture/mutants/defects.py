@@ -5009,9 +5009,17 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/cli/test_capacity.py::test_nothing_of_a_volume_with_a_protected_table_is_destroyed",
     ),
     Defect(
+        "uploads: those in a shared bucket are aborted",
+        "cli/commands/uploads.py",
+        "data.uploads(shared=not abort)",
+        "data.uploads(shared=True)",
+        "tests/cli/test_uploads.py"
+        "::test_those_of_a_volume_without_a_prefix_of_its_own_are_listed_and_not_aborted",
+    ),
+    Defect(
         "uploads: those of others in the bucket are aborted",
         "integrity/gc_mark.py",
-        "if not upload.key or (self.scoped and PHYSICAL_KEY.fullmatch(upload.key)):",
+        "if not upload.key or (is_own and PHYSICAL_KEY.fullmatch(upload.key)):",
         "if True:",
         "tests/cli/test_uploads.py::test_those_of_a_bucket",
     ),
