@@ -6,6 +6,9 @@ JSON: a text or an object with `path` for a path, a list of two texts or an obje
 `target` for a pair. Or all paths are terminated by NUL, in pairs too. There are no comments and no
 empty lines, except where a command allows them; there a byte order mark and CRLF line endings are
 allowed, too. A list may be larger than memory.
+
+A path is an address, except that a `/path` in a JSON object, as listings write it, is a path in the
+default volume, whatever characters it has.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ CHUNK: Final = 10_000
 
 _READ: Final = 1024 * 1024
 _JSON: Final = (b"{", b"[", b'"')
+_OBJECT: Final = b"{"
 _FIELDS: Final = {1: ("path",), 2: ("source", "target")}
 
 Record = tuple[str, ...]
@@ -79,16 +83,17 @@ class PathList:
 
 @asynccontextmanager
 async def open_list(
-    file: str, fields: Literal[1, 2], *, null: bool, annotated: bool = False
+    file: str, fields: Literal[1, 2], *, null: bool, literal: bool = False, annotated: bool = False
 ) -> AsyncIterator[PathList]:
-    """A list of paths (1 field) or pairs (2). `annotated`: lines may be empty or begin with `#`,
-    the list may begin with a byte order mark and have CRLF line endings, and the paths may be of
-    several volumes. Raises InvalidArgumentError with the first invalid line, and the errors of
-    local files. A stream is kept in a temporary file, since it cannot be read twice."""
+    """A list of paths (1 field) or pairs (2). `literal`: every `/path` is one in the default
+    volume, as in JSON objects. `annotated`: lines may be empty or begin with `#`, the list may
+    begin with a byte order mark and have CRLF line endings, and the paths may be of several
+    volumes. Raises InvalidArgumentError with the first invalid line, and the errors of local files.
+    A stream is kept in a temporary file, since it cannot be read twice."""
     stream = await _opened(file)
     try:
         name = "standard input" if file == STANDARD_INPUT else file
-        reader = _Reader(stream, name, fields, null, annotated)
+        reader = _Reader(stream, name, fields, null, literal, annotated)
         volume, count = await in_thread(reader.check)
         yield PathList(volume, count, name, reader)
     finally:
@@ -130,12 +135,19 @@ class _Reader:
     """Reader of a list's records, any number of times."""
 
     def __init__(
-        self, stream: BinaryIO, name: str, fields: Literal[1, 2], null: bool, annotated: bool
+        self,
+        stream: BinaryIO,
+        name: str,
+        fields: Literal[1, 2],
+        null: bool,
+        literal: bool,
+        annotated: bool,
     ) -> None:
         self._stream = stream
         self._name = name
         self._fields = fields
         self._null = null
+        self._literal = literal
         self._annotated = annotated
 
     def check(self) -> tuple[Address | None, int]:
@@ -159,7 +171,8 @@ class _Reader:
             if is_json is None:
                 is_json = raw[0].startswith(_JSON)
             texts = self._from_json(raw[0], number) if is_json else self._texts(raw, number)
-            addresses = [self._address(text, number) for text in texts]
+            literal = self._literal or (is_json and raw[0].lstrip().startswith(_OBJECT))
+            addresses = [self._address(text, number, literal=literal) for text in texts]
             if self._fields == 2 and addresses[1].is_into and addresses[1].path != "/":
                 raise self._wrong(number, "a target is the new path itself, without a / at the end")
             yield tuple(self._normalized(address, number) for address in addresses), addresses
@@ -223,9 +236,11 @@ class _Reader:
             raise self._wrong(number, f"not {what}, nor an object with {' and '.join(names)}")
         return texts
 
-    def _address(self, text: str, number: int) -> Address:
+    def _address(self, text: str, number: int, *, literal: bool) -> Address:
         if not text:
             raise self._wrong(number, "a path is missing")
+        if literal and text.startswith("/"):
+            return Address(None, text, text)
         try:
             return parse_address(text)
         except InvalidArgumentError as error:

@@ -75,6 +75,15 @@ def test_a_pattern_is_no_missing_entry(
     assert f"clean: 1 file, 3 bytes in {volume}/" in part.lines
 
 
+def test_a_listing_of_paths_that_look_like_addresses_is_checked(cli: Cli, volume: str) -> None:
+    cli.ok("put", "-", ":/a:/b", stdin=b"x")
+    cli.ok("ls", "-R", "-o", "list.jsonl", ":/a:")
+    done = cli.ok("verify", "-f", "list.jsonl", "--json")
+    assert [(each["volume"], each["problems"]) for each in done.json()["volumes"]] == [
+        (f"{volume}/", [])
+    ]
+
+
 def test_addresses_of_one_volume_have_one_summary(cli: Cli) -> None:
     cli.ok("init", "./vol")
     cli.ok("put", "-", "./vol:/in/a.txt", stdin=b"1")

@@ -162,6 +162,33 @@ def test_rm_from_a_list(cli: Cli, many: int, small_chunks: None) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["jsonl", "plain", "null"])
+def test_a_listed_path_that_looks_like_an_address_of_another_volume(
+    cli: Cli, volume: str, tmp_path: Path, form: str
+) -> None:
+    embedded = f"{tmp_path}/old"
+    cli.ok("init", embedded)
+    for address in (f"{embedded}:/f", f":{embedded}:/f"):
+        cli.ok("put", "-", address, stdin=b"x")
+    if form == "jsonl":
+        cli.ok("ls", "-R", "-o", "old.jsonl", f":{embedded}:")
+    else:
+        end = "\n" if form == "plain" else "\0"
+        Path("old.jsonl").write_text(f"{embedded}:/f{end}")
+    null = ["-0"] if form == "null" else []
+    cli.ok("rm", "--from", "old.jsonl", "--volume", volume, *null)
+    assert cli.ok("ls", f":{embedded}:").lines == []
+    assert cli.ok("cat", f"{embedded}:/f").out == "x"
+
+
+def test_a_listed_pair_that_looks_like_an_address_of_another_volume(cli: Cli, volume: str) -> None:
+    cli.ok("put", "-", ":/a:/b", stdin=b"x")
+    pair = json.dumps({"source": "/a:/b", "target": "/a:/c"})
+    cli.ok("mv", "--pairs", "-", stdin=pair.encode())
+    cli.ok("mv", "--pairs", "-", "--volume", volume, stdin=b"/a:/c\t/a:/d\n")
+    assert cli.ok("cat", ":/a:/d").out == "x"
+
+
 def test_rm_directories_from_a_list(cli: Cli, small_tree: Tree) -> None:
     done = cli("rm", "--from", "-", stdin=b"/a\n/empty\n")
     assert (done.code, done.out.partition(" in ")[0]) == (

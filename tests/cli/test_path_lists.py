@@ -19,9 +19,9 @@ from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 Records = list[tuple[str, ...]]
 
 
-async def read(file: str, fields: int, *, null: bool = False) -> Records:
+async def read(file: str, fields: int, *, null: bool = False, literal: bool = False) -> Records:
     assert fields in {1, 2}
-    async with open_list(file, 1 if fields == 1 else 2, null=null) as records:
+    async with open_list(file, 1 if fields == 1 else 2, null=null, literal=literal) as records:
         found = [record async for chunk in records.chunks() for record in chunk]
         assert records.count == len(found)
         assert (records.volume is None) == (not found)
@@ -69,6 +69,26 @@ async def test_paths(listed: Path, data: bytes, null: bool, wanted: Records) -> 
 async def test_pairs(listed: Path, data: bytes, null: bool, wanted: Records) -> None:
     write(listed, data)
     assert await read(str(listed), 2, null=null) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "data", "literal", "wanted"),
+    [
+        (1, b'{"path": "/a:/b"}\n', False, [("/a:/b",)]),
+        (1, b'{"path": ":/a:/b"}\n {"path": "/c:/"}\n', False, [("/a:/b",), ("/c:",)]),
+        (2, b'{"source": "/a:/b", "target": "/c:/d"}\n', False, [("/a:/b", "/c:/d")]),
+        (1, b"/a:/b\n:/c:/d\n", True, [("/a:/b",), ("/c:/d",)]),
+        (2, b'["/a:/b", ":/c:/d"]\n', True, [("/a:/b", "/c:/d")]),
+        (1, b"/a:/b\n/a:/c\n", False, [("/b",), ("/c",)]),
+        (1, b"s3k://v/b\n", True, [("/b",)]),
+        (1, b'{"path": "s3k://v/b"}\n', False, [("/b",)]),
+    ],
+)
+async def test_paths_that_look_like_addresses(
+    listed: Path, fields: int, data: bytes, literal: bool, wanted: Records
+) -> None:
+    write(listed, data)
+    assert await read(str(listed), fields, literal=literal) == wanted
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def _rename_pairs(
 
     async def work(clients: Clients) -> ChunkResult:
         done = ChunkResult(invocation)
-        async with open_list(file, 2, null=null) as records:
+        async with open_list(file, 2, null=null, literal=bool(invocation.volume)) as records:
             with invocation.meter("move") as meter:
                 await in_chunks(clients, records, done, meter.part(), rename)
         return done
@@ -372,7 +372,7 @@ def _remove_listed(
 
     async def work(clients: Clients) -> ChunkResult:
         done = ChunkResult(invocation)
-        async with open_list(file, 1, null=null) as records:
+        async with open_list(file, 1, null=null, literal=bool(invocation.volume)) as records:
             with invocation.meter("remove") as meter:
                 await in_chunks(clients, records, done, meter.part(), remove)
         return done

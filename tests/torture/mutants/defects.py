@@ -125,6 +125,8 @@ INFO = "tests/cli/test_info.py"
 SERVICE_STATS = "tests/cli/test_service_stats.py"
 EXPOSITION = "tests/observation/test_prometheus_exposition.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
+LISTS = "tests/cli/test_lists.py"
+PATH_LISTS = "tests/cli/test_path_lists.py"
 TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
 OBSERVED_REQUESTS = "tests/observation/test_observed_requests.py"
@@ -5317,5 +5319,19 @@ DEFECTS: tuple[Defect, ...] = (
         "    if _is_loopback(host):\n",
         "    if False:\n",
         f"{SERVICE_STATS}::test_certificates_and_proxies_are_those_of_the_settings",
+    ),
+    Defect(
+        "lists: a path in a JSON object is an address",
+        "cli/path_lists.py",
+        " or (is_json and raw[0].lstrip().startswith(_OBJECT))\n",
+        "\n",
+        f"{PATH_LISTS}::test_paths_that_look_like_addresses",
+    ),
+    Defect(
+        "lists: a path to remove is an address beside --volume",
+        "cli/commands/change_verbs.py",
+        "open_list(file, 1, null=null, literal=bool(invocation.volume))",
+        "open_list(file, 1, null=null)",
+        f"{LISTS}::test_a_listed_path_that_looks_like_an_address_of_another_volume",
     ),
 )
