@@ -249,7 +249,8 @@ def run(arguments: Sequence[str], termination: Termination) -> int:
                 termination.cause(error),
                 as_json=invocation.json,
                 debug=invocation.debug,
-                command=invocation.command,
+                # Without it, the remedies assume no pattern.
+                command=None if invocation.literal else invocation.command,
             )
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE

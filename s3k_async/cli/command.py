@@ -30,6 +30,7 @@ __all__ = [
     "common_options",
     "for_each",
     "grace_option",
+    "literal_option",
     "setting_options",
 ]
 
@@ -363,6 +364,21 @@ def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Ca
         metavar="DURATION",
         help=what,
     )
+
+
+def literal_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--literal`: the arguments of a command that expands patterns are paths."""
+
+    def note(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.ensure_object(Invocation).literal = value
+
+    return click.option(
+        "--literal",
+        is_flag=True,
+        expose_value=False,
+        callback=note,
+        help="Take every PATH as it is: no patterns.",
+    )(command)
 
 
 def adopted_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

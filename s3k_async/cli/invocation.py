@@ -48,6 +48,8 @@ class Invocation:
     json: bool = False
     stats: bool = False
     debug: bool = False
+    literal: bool = False
+    """Whether no argument is a pattern."""
     verbose: bool = False
     """Whether Spark's own log is shown."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -169,6 +171,11 @@ class Clients:
         for client in self._open.values():
             self._invocation.cache_statistics += client.cache_statistics
             self._invocation.fill_statistics += client.fill_statistics
+
+    @property
+    def literal(self) -> bool:
+        """Whether no argument of the command is a pattern."""
+        return self._invocation.literal
 
     async def of(self, address: Address) -> S3kClient:
         """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and the

@@ -3,7 +3,8 @@
 An argument with `*`, `?`, `[` or `{` is a path if that path exists, and otherwise a pattern as in
 `s3k_async.listing.globbing`, where `[[]` stands for `[`. With a `/` at the end it matches only
 directories. A pattern that matches nothing is kept: its command reports it as missing, or creates a
-file of that name.
+file of that name. With `--literal` no argument is a pattern: a command can be repeated after it has
+removed the path.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ async def for_each_path(
 
 
 async def _matches(clients: Clients, text: str) -> list[str]:
-    """Addresses of the paths that match; none if the argument is a path that exists, matches
-    nothing, or is no address of a volume, which its command reports. Raises the errors of
+    """Addresses of the paths that match; none if the argument is literal, is a path that exists,
+    matches nothing, or is no address of a volume, which its command reports. Raises the errors of
     `S3kClient.glob`."""
     try:
         address = parse_address(text)
-        if not is_pattern(address.path):
+        if clients.literal or not is_pattern(address.path):
             return []
         client = await clients.of(address)
     except S3kError:

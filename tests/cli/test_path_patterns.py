@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Cli
 
 Tree = dict[str, bytes]
@@ -227,3 +229,61 @@ def test_put_skips_what_exists(cli: Cli, volume: str) -> None:
     assert "src/a" in done_in_part.errors
     for arguments in (["-", "/in/a"], ["--no-overwrite", "src/a", "/in/a"]):
         cli.fails(2, "put", "--skip-existing", *arguments)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("append", "-"),
+        ("attr", "--mode", "600"),
+        ("cat",),
+        ("checksum",),
+        ("compact",),
+        ("count",),
+        ("du",),
+        ("find",),
+        ("head",),
+        ("ls",),
+        ("presign",),
+        ("rm", "-f"),
+        ("stat",),
+        ("tail",),
+        ("test", "-e"),
+        ("touch",),
+        ("tree",),
+        ("truncate", "-s", "0"),
+        ("verify",),
+        ("versions",),
+    ],
+    ids=lambda verb: verb[0],
+)
+def test_a_literal_name_is_not_a_pattern(cli: Cli, volume: str, verb: tuple[str, ...]) -> None:
+    cli.ok("put", "-", "/d/a1", stdin=b"other")
+    before = cli.ok("stat", "--json", "/d/a1").json()
+    done = cli(*verb, "--literal", "/d/a[1]", stdin=b"x")
+    creates = verb[0] in ("append", "touch")
+    expected = 0 if creates or verb[0] == "rm" else {"test": 1, "verify": 9}.get(verb[0], 3)
+    assert done.code == expected, done
+    assert "matches the pattern" not in done.errors
+    assert "a1" not in done.out
+    assert cli.ok("ls", "/d").lines == (["a1", "a[1]"] if creates else ["a1"])
+    assert cli.ok("stat", "--json", "/d/a1").json() == before
+
+
+def test_a_repeated_removal_of_a_literal_name_changes_nothing(cli: Cli, volume: str) -> None:
+    for name in ("a[1].csv", "a1.csv"):
+        cli.ok("put", "-", f"/d/{name}", stdin=b"x")
+    for _ in range(2):
+        cli.ok("rm", "-f", "--literal", "/d/a[1].csv")
+        assert cli.ok("ls", "/d").lines == ["a1.csv"]
+
+
+def test_literal_sources(cli: Cli, volume: str) -> None:
+    for name in ("a[1]", "a1"):
+        cli.ok("put", "-", f"/d/{name}", stdin=name.encode())
+    cli.ok("rm", "/d/a[[]1]")
+    for verb, target in (("cp", "/t"), ("mv", "/t"), ("get", "t")):
+        cli.fails(3, verb, "--literal", "/d/a[1]", target)
+    cli.ok("rm", "/d/a1")
+    cli.ok("undelete", "--literal", "/d/a[1]")
+    assert cli.ok("ls", "/d").lines == ["a[1]"]

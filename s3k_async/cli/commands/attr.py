@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import attribute_texts
 from s3k_async.cli.path_patterns import for_each_path
@@ -33,6 +33,7 @@ __all__ = ["attr"]
     "--set", "values", multiple=True, metavar="NAME=VALUE", help="User metadata; may be repeated."
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="Remove a value of user metadata.")
+@literal_option
 @click.pass_obj
 def attr(
     invocation: Invocation,

@@ -16,7 +16,7 @@ from s3k_async.cli.bucket_lookups import (
     list_bucket_to_file,
     show_totals,
 )
-from s3k_async.cli.command import OutputFile, VolumeCommand, for_each
+from s3k_async.cli.command import OutputFile, VolumeCommand, for_each, literal_option
 from s3k_async.cli.durations import time_or_age
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.listing_files import (
@@ -88,6 +88,7 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
     type=click.Choice(FORMATS),
     help="Format of FILE [default: from its file name extension].",
 )
+@literal_option
 @click.pass_obj
 def ls(
     invocation: Invocation,
@@ -271,6 +272,7 @@ def _long_line(status: FileStatus, name: str, human: bool) -> str:
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="Include files that are still being written."
 )
+@literal_option
 @click.pass_obj
 def tree(invocation: Invocation, path: str, depth: int | None, everything: bool) -> None:
     """Show a directory as a tree, or each one that matches a pattern.
@@ -348,6 +350,7 @@ class _Drawing:
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@literal_option
 @click.pass_obj
 def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """Show all attributes of files and directories. With --json, one JSON object per line."""
@@ -415,6 +418,7 @@ def _volume_of(operand: str) -> str | None:
 )
 @click.option("--older", metavar="TIME", help="Modified before a time, or longer ago than an age.")
 @click.option("--metadata", metavar="NAME", help="With user metadata of that name, from an index.")
+@literal_option
 @click.pass_obj
 def find(
     invocation: Invocation,
@@ -488,6 +492,7 @@ _SIZE = Option("size", "size", "client", "")
     is_flag=True,
     help="Show the directories in the trash that were deleted at or below PATH, and their total.",
 )
+@literal_option
 @click.pass_obj
 def du(
     invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool, deleted: bool

@@ -12,7 +12,7 @@ from s3k_async._core.paths import normalize, split
 from s3k_async.bulk.transfer import ProgressCallback
 from s3k_async.bulk.volume_moves import move_to
 from s3k_async.cli.chunked_work import ChunkResult, OperandOutcome, in_chunks, need_one_way
-from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.command import VolumeCommand, for_each, literal_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.path_lists import Record, open_list
 from s3k_async.cli.path_patterns import expanded, for_each_path
@@ -44,6 +44,7 @@ __all__ = ["cp", "mkdir", "mv", "rm", "touch"]
 @click.option(
     "--no-overwrite", is_flag=True, help="Fail if a target file or the target directory exists."
 )
+@literal_option
 @click.pass_obj
 def cp(
     invocation: Invocation,
@@ -116,6 +117,7 @@ def cp(
     is_flag=True,
     help="Let SOURCE and TARGET change places atomically. In layout path, files only.",
 )
+@literal_option
 @click.pass_obj
 def mv(
     invocation: Invocation,
@@ -276,6 +278,7 @@ async def _both_ends(
     is_flag=True,
     help="Delete a directory entry by entry, with half as many writes; not atomic.",
 )
+@literal_option
 @click.pass_obj
 def rm(
     invocation: Invocation,
@@ -403,6 +406,7 @@ def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@literal_option
 @click.pass_obj
 def touch(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """Create empty files, or update the modification time of files. With --json, one JSON object

@@ -13,7 +13,7 @@ import click
 from s3k_async._core.paths import normalize
 from s3k_async._core.worker_threads import in_thread
 from s3k_async.bulk.transfer import ProgressCallback, download, upload, verified
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.commands.excerpts import span
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.path_patterns import expanded, for_each_path
@@ -49,6 +49,7 @@ SOURCES = 8
     metavar="A-B",
     help="Bytes A to B, inclusive; A-: from A to the end; -N: the last N bytes.",
 )
+@literal_option
 @click.pass_obj
 def cat(invocation: Invocation, paths: tuple[str, ...], wanted: str | None) -> None:
     """Write files to standard output. Complete files are verified by checksum."""
@@ -186,6 +187,7 @@ async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> Chang
     "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
 )
 @click.option("--no-overwrite", is_flag=True, help="Fail if a local file exists.")
+@literal_option
 @click.pass_obj
 def get(
     invocation: Invocation,

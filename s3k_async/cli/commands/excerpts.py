@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from s3k_async.bulk.transfer import CHUNK
-from s3k_async.cli.command import Size, VolumeCommand, for_each
+from s3k_async.cli.command import Size, VolumeCommand, for_each, literal_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.path_patterns import expanded
 from s3k_async.cli.volume_addresses import parse_address, shown
@@ -52,6 +52,7 @@ def _options(which: str) -> Callable[[F], F]:
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_options("first")
+@literal_option
 @click.pass_obj
 def head(
     invocation: Invocation, paths: tuple[str, ...], lines: int | None, size: int | None
@@ -73,6 +74,7 @@ def head(
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_options("last")
+@literal_option
 @click.pass_obj
 def tail(
     invocation: Invocation, paths: tuple[str, ...], lines: int | None, size: int | None

@@ -11,7 +11,7 @@ import click
 
 from s3k_async.bulk.local_tree import local_errors
 from s3k_async.bulk.transfer import CHUNK
-from s3k_async.cli.command import Size, VolumeCommand, for_each
+from s3k_async.cli.command import Size, VolumeCommand, for_each, literal_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.path_patterns import expanded, for_each_path
@@ -30,6 +30,7 @@ __all__ = ["append", "compact", "concat", "pieces", "truncate"]
 @click.command(cls=VolumeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("target", metavar="PATH")
+@literal_option
 @click.pass_obj
 def append(invocation: Invocation, sources: tuple[str, ...], target: str) -> None:
     """Add local files at the end of a file, which is created if it does not exist; LOCAL - is
@@ -84,6 +85,7 @@ async def pieces(source: str) -> AsyncGenerator[bytes, None]:
     metavar="SIZE",
     help="Size in bytes (500, 1k, 1MiB).",
 )
+@literal_option
 @click.pass_obj
 def truncate(invocation: Invocation, paths: tuple[str, ...], size: int) -> None:
     """Cut files off at a size, or extend them by zeros, which take no space. With --json, one JSON
@@ -129,6 +131,7 @@ def concat(invocation: Invocation, target: str, sources: tuple[str, ...]) -> Non
 @click.option(
     "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
 )
+@literal_option
 @click.pass_obj
 def compact(invocation: Invocation, paths: tuple[str, ...], whole: bool, recursive: bool) -> None:
     """Store the parts of files that were appended to or changed in place in fewer objects. Content

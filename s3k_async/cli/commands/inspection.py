@@ -10,7 +10,7 @@ import click
 
 from s3k_async._native import Xxh3_128
 from s3k_async.bulk.transfer import verified
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size, version_field
 from s3k_async.cli.path_patterns import expanded, for_each_path
@@ -30,6 +30,7 @@ __all__ = ["checksum", "count", "test"]
 @click.option(
     "--verify", is_flag=True, help="Read the files, and compare them with their checksums."
 )
+@literal_option
 @click.pass_obj
 def checksum(invocation: Invocation, paths: tuple[str, ...], verify: bool) -> None:
     """Show the recorded checksum and ETag of files, - for none, without reading the files.
@@ -77,6 +78,7 @@ async def _verified_checksum(reader: FileReader) -> str:
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
+@literal_option
 @click.pass_obj
 def count(invocation: Invocation, paths: tuple[str, ...], human: bool) -> None:
     """Show the number of directories (including PATH itself), of files, and of bytes of each PATH.
@@ -143,6 +145,7 @@ _CONDITIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {
     flag_value="empty",
     help="It is a file without bytes.",
 )
+@literal_option
 @click.pass_context
 def test(context: click.Context, path: str, conditions: tuple[str, ...]) -> None:
     """Exit with 0 if PATH fulfils the condition, and with 1 if not.

@@ -15,7 +15,7 @@ from s3k_async.alerts.finding_alerts import error_alerts, verify_alerts
 from s3k_async.bulk.path_verification import THREADS, PathVerifier
 from s3k_async.bulk.transfer import ProgressCallback
 from s3k_async.cli.chunked_work import need_one_way
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.command_alerts import CommandAlerts
 from s3k_async.cli.commands.check import finding_fields, finding_line, problem_counts
 from s3k_async.cli.exit_codes import ExitCode
@@ -55,6 +55,7 @@ _MOST_THREADS: Final = 1024
     help="Number of files that are checked concurrently.",
 )
 @click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
+@literal_option
 @click.pass_obj
 def verify(
     invocation: Invocation,
@@ -154,7 +155,8 @@ class _Checks:
         """The argument, or the paths that match it. A pattern is no entry that could be missing:
         without matches it is one of `unmatched`, and no finding."""
         address = parse_address(path)
-        check = self._check_of(address) if is_pattern(address.path) else None
+        may_match = is_pattern(address.path) and not clients.literal
+        check = self._check_of(address) if may_match else None
         if check is None or check.error is not None:
             return [path]
         try:

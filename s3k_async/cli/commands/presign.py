@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from s3k_async.backends.ports.presigning import PresignedMethod
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.durations import duration_option
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.path_patterns import for_each_path
@@ -31,6 +31,7 @@ _HOUR = 3600
     show_default=True,
     help="The HTTP method that it is for.",
 )
+@literal_option
 @click.pass_obj
 def presign(
     invocation: Invocation, paths: Sequence[str], expires: int | None, method: PresignedMethod

@@ -8,7 +8,7 @@ import click
 
 from s3k_async._core.paths import normalize
 from s3k_async.bulk.transfer import ProgressCallback
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, literal_option
 from s3k_async.cli.durations import past_time
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Clients, Invocation
@@ -39,6 +39,7 @@ _DONE = {
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@literal_option
 @click.pass_obj
 def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
     """List the contents that files had at a path, newest first.
@@ -83,6 +84,7 @@ def versions(invocation: Invocation, paths: tuple[str, ...]) -> None:
     help="With -r, only what was deleted at a time (2026-11-21T04:30, UTC by default) or later, or "
     "within an age (2d).",
 )
+@literal_option
 @click.pass_obj
 def undelete(
     invocation: Invocation,
@@ -108,8 +110,12 @@ def undelete(
     since_ms = past_time(since, "--since")
     target = None if to is None else parse_address(to)
     addresses = [parse_address(path) for path in paths]
+
+    def is_wild(path: str) -> bool:
+        return is_pattern(path) and not invocation.literal
+
     if target is not None:
-        need_distinct([last_name(each) for each in addresses if not is_pattern(each.path)])
+        need_distinct([last_name(each) for each in addresses if not is_wild(each.path)])
 
     async def one(
         clients: Clients, address: Address, progress: ProgressCallback | None
@@ -118,7 +124,7 @@ def undelete(
         place = normalize(address.path)
         if target is not None and await clients.of(target) is not client:
             raise CrossVolumeError("a file is undeleted in its own volume", path=to)
-        if version is None and is_pattern(place) and not await client.exists(place):
+        if is_wild(place) and version is None and not await client.exists(place):
             into = None if target is None else normalize(target.path)
             done = await _matching(client, place, into, recursive, since_ms, progress)
             if done is not None:

@@ -126,6 +126,7 @@ SERVICE_STATS = "tests/cli/test_service_stats.py"
 EXPOSITION = "tests/observation/test_prometheus_exposition.py"
 LISTED_PATHS = "tests/cli/test_listed_paths.py"
 LISTS = "tests/cli/test_lists.py"
+PATTERNS = "tests/cli/test_path_patterns.py"
 PATH_LISTS = "tests/cli/test_path_lists.py"
 TERMINATION = "tests/cli/test_termination.py"
 OBSERVED_VERBS = "tests/observation/test_observed_verbs.py"
@@ -5333,5 +5334,12 @@ DEFECTS: tuple[Defect, ...] = (
         "open_list(file, 1, null=null, literal=bool(invocation.volume))",
         "open_list(file, 1, null=null)",
         f"{LISTS}::test_a_listed_path_that_looks_like_an_address_of_another_volume",
+    ),
+    Defect(
+        "patterns: a literal name is a pattern",
+        "cli/path_patterns.py",
+        "clients.literal or not is_pattern",
+        "not is_pattern",
+        f"{PATTERNS}::test_a_repeated_removal_of_a_literal_name_changes_nothing",
     ),
 )
