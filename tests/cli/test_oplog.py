@@ -11,8 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async._core.runtime import SYSTEM
 from s3k_async.cli.commands.oplog import _Newest
-from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.entries import LogRecord, LogState, Operation
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -152,6 +153,100 @@ async def test_what_was_shown_at_a_time_is_not_shown_again() -> None:
     newest = newest.next()
     await newest.read(log(first, second, same_time))
     assert newest.records() == []
+
+
+NOW_MS = SYSTEM.now_ms()
+"""When the newest operation of a log started."""
+
+
+def operation(name: str, seconds: float, state: LogState = "committed") -> LogRecord:
+    """An operation that started some seconds before or after that."""
+    time_ms = NOW_MS + int(seconds * 1000)
+    return LogRecord(Operation(name, "create", name, 1, time_ms, None, None), state)
+
+
+async def reads(newest: _Newest, *logs: list[LogRecord]) -> list[list[tuple[str, str]]]:
+    """What is shown of a log after each read."""
+    shown: list[list[tuple[str, str]]] = []
+
+    async def records(log: list[LogRecord]) -> AsyncIterator[LogRecord]:
+        for record in log:
+            yield record
+
+    for log in logs:
+        await newest.read(records(log))
+        shown.append([(each.operation.id, each.state) for each in newest.records()])
+        newest = newest.next()
+    return shown
+
+
+async def test_operations_are_followed_in_the_order_in_which_they_are_logged() -> None:
+    """Of two writers, the clock of one is behind by some minutes; another is ahead by a day."""
+    first = [operation("a", -3600), operation("b", 0)]
+    behind = operation("behind", -240)
+    longer = operation("longer", -1)
+    ahead, later = operation("ahead", 86_400), operation("later", 2)
+    assert await reads(
+        _Newest(10, 0),
+        first,
+        [*first, behind, longer],
+        [*first, behind, longer, ahead],
+        [*first, behind, longer, ahead, later],
+        [*first, behind, longer, ahead, later],
+    ) == [
+        [("a", "committed"), ("b", "committed")],
+        [("behind", "committed"), ("longer", "committed")],
+        [("ahead", "committed")],
+        [("later", "committed")],
+        [],
+    ]
+
+
+async def test_a_pending_operation_is_followed_until_it_is_committed() -> None:
+    pending, committed = operation("p", 0, "pending"), operation("p", 0)
+    old = operation("old", -7200, "pending")
+    hours = operation("b", 7200)
+    assert await reads(
+        _Newest(10, 0),
+        [old, pending],
+        [old, pending],
+        [pending, hours],
+        [operation("old", -7200), committed, hours],
+        [committed, pending, hours],
+    ) == [
+        [("old", "pending"), ("p", "pending")],
+        [],
+        [("b", "committed")],
+        [("old", "committed"), ("p", "committed")],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+async def test_older_operations_than_the_requested_ones_are_never_shown(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("s3k_async.cli.commands.oplog._PRUNED", 100)
+    log = [operation(f"{seconds:04}", -seconds) for seconds in range(5000)]
+    new = operation("new", -3)
+    first, second = await reads(_Newest(number, 0), log, [*log, new])
+    assert first == [("0001", "committed"), ("0000", "committed")][2 - number :]
+    assert second == [("new", "committed")]
+
+
+def test_following_without_earlier_operations(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ok("init", "./vol")
+    for number in range(3):
+        cli.ok("mkdir", f"./vol:/{number}")
+    polls = iter([None, None])
+
+    async def poll(_: float) -> None:
+        if next(polls, "end") == "end":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("s3k_async.cli.commands.oplog.anyio.sleep", poll)
+    done = cli("oplog", "tail", "-n", "0", "-f", "./vol")
+    assert (done.code, done.lines) == (130, [])
 
 
 def test_compacting_keeps_what_the_log_says(cli: Cli, volume: str, small_tree: Tree) -> None:

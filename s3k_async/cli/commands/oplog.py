@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import anyio
 import click
@@ -33,11 +34,12 @@ from s3k_async.errors import (
     ReadOnlyVolumeError,
     UnsupportedError,
 )
+from s3k_async.integrity.verify import GRACE_SECONDS as FSCK_GRACE
 from s3k_async.migrate.retirement import GRACE_SECONDS as RETIREMENT_GRACE
 from s3k_async.migrate.retirement import RETIRED, Retirement, retire_log
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
-from s3k_async.oplog.entries import LogRecord, Operation, deletion_document
+from s3k_async.oplog.entries import LogRecord, LogState, Operation, deletion_document
 from s3k_async.oplog.log_reader import DamagedLog, Finding, JavaLogReader, LogReader
 from s3k_async.oplog.log_size import LogSize, measure_log
 from s3k_async.volumes import Volume, open_volume
@@ -47,6 +49,11 @@ __all__ = ["oplog"]
 _POLL_SECONDS: Final = 2.0
 SLACK: Final = 100
 """Operations read in addition to the requested ones."""
+_WINDOW_MS: Final = int(2 * FSCK_GRACE * 1000)
+"""How much earlier than the newest operation one that is logged later may have started: by a clock
+that is behind, and as long as operations take."""
+_PRUNED: Final = 10_000
+"""Operations in memory before older ones than these are dropped."""
 _SHOWN: Final = tuple(
     field.name
     for field in fields(Entry)
@@ -140,7 +147,8 @@ def tail(
         try:
             reader = _reader(opened)
             newest = _Newest(number, since_ms, top)
-            await newest.read(_last(reader, number) if top is None else reader.records())
+            in_part = top is None and not follow
+            await newest.read(_last(reader, number) if in_part else reader.records())
             _tell(invocation, newest.records())
             while follow:
                 invocation.output.flush()
@@ -315,11 +323,14 @@ def retire(
     )
 
 
+_Order: TypeAlias = tuple[int, str, int, str]
+
+
 @dataclass(order=True, slots=True)
 class _Timed:
     """A record, ordered by the start time of its operation."""
 
-    order: tuple[int, str, int, str]
+    order: _Order
     record: LogRecord
 
     def __init__(self, record: LogRecord) -> None:
@@ -348,21 +359,26 @@ async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator
 
 
 class _Newest:
-    """The newest records of a log: limited in number and age, none twice."""
+    """The newest records of a log: limited in number and age, none twice in one state."""
 
     def __init__(
         self,
         number: int,
         since_ms: int,
         path: str | None = None,
-        shown: frozenset[object] = frozenset(),
+        known: Mapping[_Order, LogState] = MappingProxyType({}),
+        newest_ms: int = 0,
     ) -> None:
-        """`path`: the one at and below which operations are shown; None: all."""
+        """`path`: the one at and below which operations are shown; None: all. `known`: operations
+        of earlier reads, shown or not. `newest_ms`: the start time of the newest of them."""
         self._number = number
         self._since_ms = since_ms
         self._path = path
-        self._shown = shown
-        self._found: dict[object, _Timed] = {}
+        self._known = known
+        self._newest_ms = newest_ms
+        self._found: dict[_Order, _Timed] = {}
+        self._read: dict[_Order, LogState] = {}
+        self._most = _PRUNED
         self.damage: list[DamagedLog] = []
 
     async def read(self, findings: AsyncIterator[Finding]) -> None:
@@ -371,14 +387,22 @@ class _Newest:
                 self.damage.append(finding)
                 continue
             timed = _Timed(finding)
-            if finding.operation.time_ms < self._since_ms or timed.order in self._shown:
+            known = self._known.get(timed.order)
+            if known in (finding.state, "committed"):
+                continue
+            if known is None and finding.operation.time_ms < self._since_ms:
                 continue
             if self._path is not None and not _concerns(finding.operation, self._path):
                 continue
-            if timed.order not in self._found or finding.state == "committed":
+            self._newest_ms = max(self._newest_ms, finding.operation.time_ms)
+            if self._read.get(timed.order) != "committed":
+                self._read[timed.order] = finding.state
                 self._found[timed.order] = timed
             if len(self._found) > 2 * max(self._number, 1000):
                 self._found = {timed.order: timed for timed in self._top()}
+            if len(self._read) > self._most:
+                self._read = _possible(self._read, self._window_ms())
+                self._most = 2 * max(len(self._read), _PRUNED)
 
     def _top(self) -> list[_Timed]:
         return heapq.nlargest(self._number, self._found.values(), key=lambda timed: timed.order)
@@ -387,19 +411,27 @@ class _Newest:
         return [timed.record for timed in reversed(self._top())]
 
     def next(self) -> _Newest:
-        """The state for the next read: operations that start later, or at the time of the newest
-        and not shown before."""
-        newest = self._top()
-        if not newest:
-            since_ms = max(self._since_ms, SYSTEM.now_ms() - 60_000)
-            return _Newest(10**9, since_ms, self._path, self._shown)
-        since_ms = newest[0].order[0]
-        shown = frozenset(
-            order
-            for order in self._shown | self._found.keys()
-            if order[0] == since_ms  # type: ignore[index]
-        )
-        return _Newest(10**9, since_ms, self._path, shown)
+        """The state for the next read: what was not logged at this one, or has been committed since
+        then."""
+        since_ms = self._window_ms()
+        shown = {each.order: each.record.state for each in self._top()}
+        known = _possible({**self._known, **shown, **self._read}, since_ms)
+        return _Newest(10**9, since_ms, self._path, known, self._newest_ms)
+
+    def _window_ms(self) -> int:
+        """The start time of the oldest operations that can still be new."""
+        newest_ms = min(self._newest_ms, SYSTEM.now_ms())  # the clock of a writer may be ahead
+        return max(self._since_ms, newest_ms - _WINDOW_MS)
+
+
+def _possible(states: Mapping[_Order, LogState], since_ms: int) -> dict[_Order, LogState]:
+    """Those that a later read may find again and would show: recent ones, and pending ones, which
+    may be committed at any time."""
+    return {
+        order: state
+        for order, state in states.items()
+        if order[0] >= since_ms or state == "pending"
+    }
 
 
 def _concerns(operation: Operation, path: str) -> bool:
