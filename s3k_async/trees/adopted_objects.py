@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
 from s3k_async.bulk.adoption import canonical_uri, require_adoptable
 from s3k_async.bulk.publish import ProgressCallback
 from s3k_async.client import volume_of
-from s3k_async.errors import PathNotFoundError, S3kError
+from s3k_async.errors import PathExistsError, PathNotFoundError, S3kError
 from s3k_async.model import ChangeTally
 from s3k_async.trees.bucket_tree import BucketTree
-from s3k_async.trees.comparison import TreeComparison
+from s3k_async.trees.comparison import Difference, TreeComparison
 from s3k_async.trees.file_tree import TreeEntry
-from s3k_async.trees.synchronization import Change, SyncOptions, SyncResult
+from s3k_async.trees.synchronization import Change, SyncOptions, SyncResult, kind_conflict
 from s3k_async.trees.volume_tree import VolumeTree
 
 __all__ = ["adopt_tree"]
@@ -54,7 +54,16 @@ async def adopt_tree(
 
     comparison = TreeComparison(source, target, selection=chosen.selection, equal=is_adopted)
     done = ChangeTally()
-    async with aclosing(_chunks(comparison, on_change)) as chunks:
+
+    def is_refused(each: Difference) -> bool:
+        """Whether a run would refuse an object; noted in a dry run."""
+        error = _refusal(each, target.path_of(each.path), overwrite=chosen.overwrite)
+        if error is None or not chosen.dry_run:
+            return False
+        done.failures.append((target.path_of(each.path), error))
+        return True
+
+    async with aclosing(_chunks(comparison, on_change, is_refused)) as chunks:
         async for chunk in chunks:
             directories = [entry for entry in chunk if entry.is_dir]
             files = [entry for entry in chunk if not entry.is_dir]
@@ -90,14 +99,32 @@ async def adopt_tree(
     )
 
 
+def _refusal(each: Difference, where: str, *, overwrite: bool) -> S3kError | None:
+    """The error of an adoption at the path of an existing file or directory; None without one."""
+    if each.left is None or each.right is None:
+        return None
+    if each.kind == "type":
+        return kind_conflict(each.left, where)
+    if overwrite or each.left.is_dir:
+        return None
+    return PathExistsError("the file exists, and differs", path=where)
+
+
 async def _chunks(
-    comparison: TreeComparison, on_change: Change | None
+    comparison: TreeComparison, on_change: Change | None, is_refused: Callable[[Difference], bool]
 ) -> AsyncGenerator[list[TreeEntry], None]:
     """The objects to adopt, and the directories that are objects."""
     chunk: list[TreeEntry] = []
+    blocked: str | None = None
+    """A directory at whose path the target has a file."""
     async with aclosing(comparison.differences()) as differences:
         async for each in differences:
-            if each.left is None or (each.left.is_dir and each.right is not None):
+            if each.left is None or (blocked is not None and each.path.startswith(f"{blocked}/")):
+                continue
+            if is_refused(each):
+                blocked = each.path if each.left.is_dir else blocked
+                continue
+            if each.left.is_dir and each.right is not None:
                 continue
             if on_change is not None:
                 on_change("make" if each.left.is_dir else "copy", each.left)

@@ -26,7 +26,15 @@ from s3k_async.model import Failure
 from s3k_async.trees.comparison import ComparisonRule, Difference, TreeComparison
 from s3k_async.trees.file_tree import FileTree, TreeEntry, TreeTarget
 
-__all__ = ["Change", "ChangeKind", "SyncOptions", "SyncResult", "require_apart", "synchronize"]
+__all__ = [
+    "Change",
+    "ChangeKind",
+    "SyncOptions",
+    "SyncResult",
+    "kind_conflict",
+    "require_apart",
+    "synchronize",
+]
 
 ChangeKind: TypeAlias = Literal["copy", "make", "delete"]
 Change: TypeAlias = Callable[[ChangeKind, TreeEntry], object]
@@ -119,6 +127,13 @@ def require_apart(source: FileTree, target: FileTree) -> None:
                 f"source and target overlap: {other.label}; choose separate directories",
                 path=one.label,
             )
+
+
+def kind_conflict(entry: TreeEntry, where: str) -> S3kError:
+    """The error of a file at whose path the target has a directory, or the reverse."""
+    if entry.is_dir:
+        return NotDirectoryError("the target has a file at the path", path=where)
+    return IsDirectoryError("the target has a directory at the path", path=where)
 
 
 class _SyncRun:
@@ -256,11 +271,8 @@ class _SyncRun:
         since the target's entry has to be deleted before."""
         assert each.left is not None
         if not self._options.delete:
-            kind, name = (
-                (NotDirectoryError, "file") if each.left.is_dir else (IsDirectoryError, "directory")
-            )
             where = self._target.full_name(each.path)
-            self._fail(each.left, kind(f"the target has a {name} at the path", path=where))
+            self._fail(each.left, kind_conflict(each.left, where))
             return False
         self._blocked += 1
         if self._options.dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from s3k_async.backends.ports.blobs import BlobPage
 from s3k_async.client import volume_of
 from s3k_async.config import LocalDirectory
 from s3k_async.errors import (
+    IsDirectoryError,
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
@@ -91,6 +93,31 @@ async def test_an_object_that_was_replaced(grove: Grove) -> None:
     done = await adopt_tree(source, target)
     assert (done.files, done.unchanged) == (1, len(FILES) - 1)
     assert await content(target) == {**FILES, "a": b"ALPHA"}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_a_dry_run_reports_what_a_run_refuses(grove: Grove, overwrite: bool) -> None:
+    source, target = await given(grove)
+    await target.client.write("/in/a", b"other")
+    await target.client.makedirs("/in/a-b")
+    await target.client.write("/in/dir", b"a file")
+    options = SyncOptions(overwrite=overwrite, dry_run=True)
+    shown: list[str] = []
+    dry = await adopt_tree(
+        source, target, options, on_change=lambda _, each: shown.append(each.path)
+    )
+    done = await adopt_tree(source, target, replace(options, dry_run=False))
+    assert {path: type(error) for path, error in dry.failures} == {
+        "/in/a-b": IsDirectoryError,
+        "/in/dir": NotDirectoryError,
+        **({} if overwrite else {"/in/a": PathExistsError}),
+    }
+    assert {path for path, _ in done.failures} == {
+        *("/in/a-b", "/in/dir/deep/two", "/in/dir/three"),
+        *(() if overwrite else ("/in/a",)),
+    }
+    assert (dry.files, dry.bytes, dry.unchanged) == (done.files, done.bytes, done.unchanged)
+    assert len(shown) == dry.files + dry.directories
 
 
 async def test_objects_of_another_bucket_become_files(grove: Grove) -> None:
