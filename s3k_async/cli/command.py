@@ -114,15 +114,21 @@ class _Word(StringParamType):
 
 
 class OutputFile(_Word):
-    """A local file to write, which is no part of an embedded volume; - is standard output."""
+    """A local file to write, which is no part of an embedded volume. With `streams`, - is standard
+    output; without it, - is refused."""
 
     name = "file"
+
+    def __init__(self, *, streams: bool = False) -> None:
+        self._streams = streams
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path. Raises BadParameter."""
         # Imported here: volumes load slowly, and help does not need them.
         from s3k_async.cli.volume_addresses import volume_with
 
+        if value == "-" and not self._streams:
+            self.fail("this output cannot go to standard output; a file - is ./-", param, ctx)
         volume = None if value == "-" else volume_with(os.path.realpath(value))
         if volume is not None:
             self.fail(f"{value} is a part of the volume {volume}: choose another place", param, ctx)
@@ -374,6 +380,7 @@ def literal_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
     return click.option(
         "--literal",
+        f"{_PREFIX}literal",
         is_flag=True,
         expose_value=False,
         callback=note,

@@ -178,6 +178,24 @@ def test_bad_usage(cli: Cli, volume: str, arguments: list[str]) -> None:
     assert cli.ok("ls", "-a").out == ""
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dump", "-o"],
+        ["gc", "--list"],
+        ["gc", "--audit"],
+        ["fsck", "repair", "--audit"],
+        ["fsck", "restore", "--audit"],
+    ],
+    ids=" ".join,
+)
+def test_an_output_that_cannot_be_standard_output(
+    cli: Cli, volume: str, arguments: list[str]
+) -> None:
+    assert "cannot go to standard output" in cli.fails(2, *arguments, "-").errors
+    assert not Path("-").exists()
+
+
 def test_the_nearest_command_is_named(cli: Cli) -> None:
     assert "did you mean mkdir?" in cli.fails(2, "mkdri", "/a").errors
 

@@ -78,7 +78,7 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
     "-o",
     "--output",
     "file",
-    type=OutputFile(),
+    type=OutputFile(streams=True),
     metavar="FILE",
     help="Write the complete entries to a local file; - is standard output.",
 )
