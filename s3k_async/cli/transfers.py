@@ -96,12 +96,12 @@ def local_name(path: str) -> str:
 
 
 def need_distinct(names: Sequence[str]) -> None:
-    """Raise a usage error if two sources have the same target."""
+    """Raise a usage error if two sources have the same target; that of sources without a name is
+    the directory that is copied into."""
     for name in names:
-        if name and names.count(name) > 1:
-            raise click.UsageError(
-                f"several sources have the name {name!r}, and would replace each other"
-            )
+        if names.count(name) > 1:
+            which = f"have the name {name!r}" if name else "have no name of their own"
+            raise click.UsageError(f"several sources {which}, and would replace each other")
 
 
 async def destination(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -328,3 +329,21 @@ def test_layout_path_says_nothing_of_a_trash(cli: Cli, volume: str, small_tree: 
     }
     done = cli.ok("rm", "-r", "--from", "-", "--json", stdin=b"/top.txt\n").json()
     assert "trashed" not in done
+
+
+def test_sources_without_names_of_their_own(cli: Cli, volume: str, other_volume: str) -> None:
+    for place, data in ((volume, b"1"), (other_volume, b"2")):
+        cli.ok("put", "-", f"{place}/f", stdin=data)
+        Path(data.decode()).mkdir()
+        Path(data.decode(), "f").write_bytes(data)
+    cli.ok("mkdir", "/in")
+    for command in (
+        ["put", "-r", "1/.", "2/.", "/in"],
+        ["cp", "-r", f"{volume}/", f"{other_volume}/", "/in"],
+        ["get", "-r", f"{volume}/", f"{other_volume}/", "into"],
+    ):
+        assert "have no name of their own" in cli.fails(2, *command).errors
+    assert cli.ok("ls", "/in").lines == []
+    assert not Path("into").exists()
+    cli.ok("put", "-r", "1/.", "2", "/in")
+    assert cli.ok("ls", "-R", "/in").lines == ["/in/2/", "/in/2/f", "/in/f"]

@@ -368,7 +368,8 @@ def _copies(
         raise click.UsageError("s3k put - and s3k get transfer standard input and output")
     local = {each for each in (*sources, target) if is_local(each, absolute=absolute)}
     if target not in local and local.issuperset(sources):
-        need_distinct([local_name(each) for each in sources])
+        # Below sources without a name, keys are compared.
+        need_distinct([name for name in map(local_name, sources) if name])
         place = ObjectPlace.of(target)
         return lambda clients: stored(clients, sources, place, options)
     if target in local and not local.intersection(sources):
