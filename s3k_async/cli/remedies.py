@@ -42,10 +42,15 @@ _BY_MESSAGE: Final[Mapping[tuple[str | None, str], str]] = {
     ("sync", "the target has a file at the path"): "--delete removes it",
 }
 """Before `_BY_COMMAND`."""
+_CAPACITY: Final = (
+    "s3k set-capacity VOLUME raises it, by --read-units and --write-units or by --on-demand"
+)
 _BY_BEGINNING: Final[Mapping[str, str]] = {
     "no usable credentials (NoCredentialsError)": "set AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or a profile (--profile); s3k doctor VOLUME shows what is missing",
     "the AWS settings cannot be used (NoRegionError)": "--region or AWS_REGION sets it",
+    "requests exceed the table's throughput": _CAPACITY,
+    "the service answered ProvisionedThroughputExceededException": _CAPACITY,
     "this is no physical key of a volume": "give it as s3k stat shows it, or a URI with its scheme",
 }
 """By the beginning of the message, for every command."""

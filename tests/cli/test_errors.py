@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async import errors
+from s3k_async.backends.aws.error_responses import dynamodb_refusal
 from s3k_async.cli.hadoop_file import expand_variables, read_hadoop_file
 from s3k_async.client import S3kClient
 from s3k_async.errors import ConfigError
@@ -28,6 +29,19 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 
     monkeypatch.setattr(S3kClient, "delete", delete)
     return queue
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_a_throttled_table_names_its_capacity(
+    cli: Cli, small_tree: Tree, failing: list[Exception], in_transaction: bool
+) -> None:
+    code = "ProvisionedThroughputExceededException"
+    body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "too many requests"}
+    if in_transaction:
+        reasons = [{"Code": "ProvisionedThroughputExceeded", "Message": "too many requests"}]
+        body = {"__type": "TransactionCanceledException", "CancellationReasons": reasons}
+    failing.append(dynamodb_refusal(json.dumps(body).encode(), 400, path="table"))
+    assert "; s3k set-capacity VOLUME raises it" in cli.fails(8, "rm", "/top.txt").errors
 
 
 @pytest.mark.parametrize(
