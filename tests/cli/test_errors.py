@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,10 @@ def test_a_throttled_table_names_its_capacity(
     cli: Cli, small_tree: Tree, failing: list[Exception], in_transaction: bool
 ) -> None:
     code = "ProvisionedThroughputExceededException"
-    body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "too many requests"}
+    body: dict[str, Any] = {
+        "__type": f"com.amazonaws.dynamodb.v20120810#{code}",
+        "message": "too many requests",
+    }
     if in_transaction:
         reasons = [{"Code": "ProvisionedThroughputExceeded", "Message": "too many requests"}]
         body = {"__type": "TransactionCanceledException", "CancellationReasons": reasons}
