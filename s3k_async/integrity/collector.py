@@ -41,7 +41,6 @@ from s3k_async.model import ROOT, Deletion, Entry, Progress
 from s3k_async.oplog.entries import LogRecord, segment_key
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
-from s3k_async.storage.tiered_blobs import TieredBlobs
 from s3k_async.txn.txn_record import TransactionRecord
 
 __all__ = ["LOOSE", "Collector", "Unkeyed"]
@@ -51,7 +50,7 @@ LISTINGS: Final = 4
 """Concurrent data listings: each holds a page, for a directory one of 10,000 keys."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
 """Kinds without an object id."""
-STATE_FORMAT: Final = 5
+STATE_FORMAT: Final = 6
 
 Tell = Callable[[Progress], object]
 
@@ -382,16 +381,15 @@ class Collector:
 
     def _identity(self) -> list[Any]:
         keys = self.scope.store.keys
-        # Neither is in states of earlier versions.
-        layout = [keys.layout] if keys.by_id else []
-        deep = ["deep"] if self.scope.deep and isinstance(self.scope.blobs, TieredBlobs) else []
         return [
+            self.scope.volume_id,
             keys.volume,
+            keys.layout,
             keys.suffix_count,
+            keys.hash,
             self.scope.path,
             self.scope.grace_ms,
-            *layout,
-            *deep,
+            self.scope.deep,
         ]
 
     def _resume(self, state: State) -> None:
@@ -399,7 +397,7 @@ class Collector:
             return
         if state.get("format") != STATE_FORMAT or state.get("scope") != self._identity():
             raise InvalidArgumentError(
-                "the directory holds an interrupted fsck of another volume or with other options; "
+                "the directory is that of an fsck of another volume or with other options; "
                 "give another directory"
             )
         if state.get("ended"):

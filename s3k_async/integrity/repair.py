@@ -164,6 +164,7 @@ def scope_of(
         place=volume.place if volume.record.scope else None,
         retention_ms=(volume.record.trash_retention or 0) * 1000,
         deep=deep,
+        volume_id=volume.record.volume_id or volume.config.where,
     )
 
 

@@ -31,6 +31,7 @@ from s3k_async.backends.ports.items import (
     Key,
     Put,
 )
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
@@ -109,6 +110,8 @@ class FsckVolume(Protocol):
     def log_blobs(self) -> BlobStore | None: ...
     @property
     def storage(self) -> PhysicalStorage: ...
+    @property
+    def config(self) -> VolumeConfig: ...
     @property
     def record(self) -> VolumeRecord: ...
     @property

@@ -55,6 +55,8 @@ class Scope:
     deep: bool = False
     """Whether objects that are in both locations of a volume with tiers are compared byte by byte;
     otherwise by their sizes."""
+    volume_id: str = ""
+    """What identifies the volume: its id, or for one of S3-FileSystem 1.0 its table."""
     check: LayoutCheck = field(init=False, compare=False)
     """What differs between layouts; it knows the directories of one scan, so that each scan has a
     scope of its own."""

@@ -4,13 +4,17 @@ a problem."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryTable, VolumeConfig
+from s3k_async.errors import InvalidArgumentError, ServiceError
 from s3k_async.integrity.repair import verify_volume
 from s3k_async.integrity.verify import VerifyReport
+from s3k_async.model import Progress
 from s3k_async.oplog.binary_entries import JavaEntryV1, write_java
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import fresh_name
@@ -134,3 +138,26 @@ async def test_a_native_volume_with_the_old_hash_is_native() -> None:
         assert (await client.adopt_many([("/a", files.blobs.uri("landing/a"))])).files == 1
         report = await verify(client.config)
     assert found(report) == set()
+
+
+async def test_a_check_of_another_table_of_the_same_name_is_not_resumed(tmp_path: Path) -> None:
+    """Volumes of S3-FileSystem 1.0 have no id."""
+    name = fresh_name("old")
+
+    def fail(progress: Progress) -> None:
+        if progress.phase == "comparing" and progress.done == progress.total:
+            raise ServiceError("down", service_code="X")
+
+    _, config = await memory_volume(name)
+    volume = await open_volume(config)
+    with pytest.raises(ServiceError):
+        await verify_volume(volume, grace=-60.0, directory=str(tmp_path), progress=fail)
+    await volume.close()
+    await MemoryItems(f"{name}-other").create()
+    other = replace(config, table=MemoryTable(f"{name}-other"))
+    copied = await open_volume(other)
+    try:
+        with pytest.raises(InvalidArgumentError):
+            await verify_volume(copied, grace=-60.0, directory=str(tmp_path))
+    finally:
+        await copied.close()

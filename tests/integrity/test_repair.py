@@ -50,14 +50,14 @@ from s3k_async.integrity.verify_rules import (
     RESERVATIONS,
     decide,
 )
-from s3k_async.model import UNCOMMITTED, Entry, LayoutName
+from s3k_async.model import UNCOMMITTED, Entry, LayoutName, Progress
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log_reader import LogReader, ObjectState, latest
 from s3k_async.table.keys import is_entry_partition
 from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.txn.txn_record import TransactionRecord
 from s3k_async.txn.write_intent import CREATED, REMOVED, WriteIntent
-from s3k_async.volumes import init_volume, open_volume
+from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.support import under
@@ -664,6 +664,56 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(
         assert sum(call.method == "scan" for call in faults.calls) == scans > 0
         with pytest.raises(InvalidArgumentError):
             await verify_volume(scene.volume, grace=1.0, directory=str(tmp_path))
+    finally:
+        await scene.end()
+
+
+async def interrupted_at_its_end(volume: Volume, directory: str, **options: Any) -> None:
+    """A check that has decided everything and has not ended."""
+
+    def fail(progress: Progress) -> None:
+        if progress.phase == "comparing" and progress.done == progress.total:
+            raise ServiceError("down", service_code="X")
+
+    with pytest.raises(ServiceError):
+        await verify_volume(volume, grace=GRACE, directory=directory, progress=fail, **options)
+
+
+async def test_a_deep_check_does_not_resume_one_that_has_read_no_data(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    scene = await Scene.start(layout=layout)
+    try:
+        entry = await scene.need("/top")
+        await scene.volume.blobs.put(str(entry.physical), b"/pot")
+        expected = await verify_volume(scene.volume, grace=GRACE, deep=True)
+        assert "checksum_mismatch" in expected.kinds
+        directory = str(tmp_path)
+        await interrupted_at_its_end(scene.volume, directory)
+        with pytest.raises(InvalidArgumentError):
+            await verify_volume(scene.volume, grace=GRACE, deep=True, directory=directory)
+        deep = str(tmp_path / "deep")
+        await interrupted_at_its_end(scene.volume, deep, deep=True)
+        resumed = await verify_volume(scene.volume, grace=GRACE, deep=True, directory=deep)
+        assert resumed.kinds == expected.kinds
+    finally:
+        await scene.end()
+
+
+async def test_a_check_of_another_volume_of_the_same_name_is_not_resumed(
+    layout: LayoutName, tmp_path: Path
+) -> None:
+    """It was destroyed and created again."""
+    scene = await Scene.start(layout=layout)
+    place = scene.volume.config
+    try:
+        await interrupted_at_its_end(scene.volume, str(tmp_path))
+    finally:
+        await scene.end()
+    scene = await Scene.start(layout=layout, place=place, seed=4)
+    try:
+        with pytest.raises(InvalidArgumentError):
+            await verify_volume(scene.volume, grace=GRACE, directory=str(tmp_path))
     finally:
         await scene.end()
 

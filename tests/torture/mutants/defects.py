@@ -49,6 +49,7 @@ TRUST = "tests/layouts/test_directory_trust.py"
 REMOVALS = "tests/layouts/test_removals.py"
 CLEAN_OBJECTS = "tests/integrity/test_clean_objects.py"
 RESTORE_LINES = "tests/integrity/test_restore_lines.py"
+REPAIR = "tests/integrity/test_repair.py"
 REPAIR_TREE = "tests/integrity/test_repair_tree.py"
 BETWEEN_LAYOUTS = "tests/migrate/test_between_layouts.py"
 RESHARD = "tests/migrate/test_reshard.py"
@@ -1769,6 +1770,20 @@ DEFECTS: tuple[Defect, ...] = (
         '        if "table" not in self._done:\n'
         "            await self.scope.check.begin(self.scope.path)",
         f"{REPAIR_TREE}::test_a_subtree_without_a_log_has_no_findings_after_an_interruption",
+    ),
+    Defect(
+        "a deep check that resumes one without the data",
+        "integrity/collector.py",
+        "            self.scope.deep,\n",
+        "",
+        f"{REPAIR}::test_a_deep_check_does_not_resume_one_that_has_read_no_data",
+    ),
+    Defect(
+        "a check that resumes that of another volume of the same name",
+        "integrity/collector.py",
+        "            self.scope.volume_id,\n",
+        "",
+        f"{REPAIR}::test_a_check_of_another_volume_of_the_same_name_is_not_resumed",
     ),
     Defect(
         "a directory in the trash that fsck takes for clean",
