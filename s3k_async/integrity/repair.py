@@ -134,6 +134,11 @@ class RepairReport:
                 self.repairs.append(each)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is neither an entry nor a problem, and nothing was repaired."""
+        return self.left.is_empty and not self.outcomes
+
+    @property
     def done(self) -> int:
         """How many actions were carried out."""
         return sum(count for (_, outcome), count in self.outcomes.items() if outcome == "done")
@@ -183,11 +188,14 @@ async def verify_volume(
     `grace`: seconds; younger entries and operations are not reported. `deep`: read every byte and
     compare checksums. `directory`: keeps the parts of a large volume, so that the same call resumes
     after an interruption; after its end, the next one begins again. Raises InvalidArgumentError
-    (the directory is that of another run), the stores' errors.
+    (the directory is that of another run), PathNotFoundError, the stores' errors.
     """
     scope = scope_of(volume, grace=grace, path=path, deep=deep)
     with volume.calls.running("fsck.verify", path):
-        return await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
+        report = await verify(scope, deep=deep, directory=directory, progress=progress, held=held)
+        if report.is_empty:
+            await scope.need_path()
+    return report
 
 
 async def repair_volume(
@@ -212,7 +220,8 @@ async def repair_volume(
     after an error is always safe.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
-    only), InvalidArgumentError (the directory is that of another run), the stores' errors.
+    only), InvalidArgumentError (the directory is that of another run), PathNotFoundError, the
+    stores' errors.
     """
     if volume.read_only and not dry_run:
         raise errors.ReadOnlyVolumeError(
@@ -223,6 +232,8 @@ async def repair_volume(
     report = RepairReport(audit.run if audit else "", dry_run)
     with volume.calls.running("fsck.repair", path):
         await _repair(volume, scope, report, audit, directory, held, progress or (lambda _: None))
+        if report.is_empty:
+            await scope.need_path()
     return report
 
 

@@ -10,6 +10,7 @@ from s3k_async.backends.ports.key_ranges import KeyRange, hex_ranges, key_ranges
 from s3k_async.backends.ports.object_versions import at_version
 from s3k_async.errors import InvalidPathError
 from s3k_async.model import ROOT, Entry
+from s3k_async.namespace.entry_reader import existing
 from s3k_async.namespace.layout import LayoutCheck
 from s3k_async.namespace.store import MetadataStore
 from s3k_async.oplog.log_reader import JavaLogReader, LogReader
@@ -114,6 +115,12 @@ class Scope:
     @property
     def _location(self) -> BlobStore:
         return self.blobs if self.place is None else self.place
+
+    async def need_path(self) -> None:
+        """Check that the path exists, for a run that has found nothing there: a lost entry is a
+        finding, but a mistyped path is an error. Raises PathNotFoundError, NotDirectoryError;
+        ItemFormatError if a directory above the path cannot be read."""
+        await existing(self.store, self.path)
 
     def holds(self, path: str) -> bool:
         """Whether a path is in the scope."""

@@ -91,6 +91,11 @@ class VerifyReport(ScanCounts):
         """Whether nothing needs repair."""
         return not self.problems
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither an entry nor a problem: perhaps the path does not exist."""
+        return self.clean and not (self.files or self.directories or self.reservations)
+
 
 async def verify(
     scope: Scope,

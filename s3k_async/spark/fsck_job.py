@@ -68,8 +68,8 @@ def verify(
     `progress` is called about once a second.
 
     Raises InvalidArgumentError (the directory is that of another run; a limit below one unit for
-    each task), UnsupportedError (limits in a table without units), the stores' errors; those of
-    tasks as Spark reports them.
+    each task), UnsupportedError (limits in a table without units), PathNotFoundError, the stores'
+    errors; those of tasks as Spark reports them.
     """
     job = JobRun(spark, volume, "fsck", tasks=tasks, per_core=CORE_TASKS, progress=progress)
     units = UnitLimits(read_units)
@@ -92,6 +92,8 @@ def verify(
                 ),
             )
         Findings(decided).add_to(report)
+        if report.is_empty:
+            scans.run(scans.scope.need_path)
         own = frame_of(spark, [result_of("found", finding) for finding in without_id])
         findings = decided.unionAll(own).where(sf.col("tag") == "found")
         job.end()
@@ -151,6 +153,8 @@ def repair(
             repairs = repairs.unionAll(of_round)
             if not more:
                 break
+        if report.is_empty:
+            scans.run(scans.scope.need_path)
         job.end()
         return JobResult(repairs, report)
 

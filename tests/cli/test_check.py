@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Delete, Update
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -90,6 +91,31 @@ def test_a_part_of_a_volume(cli: Cli, volume: str, small_tree: Tree) -> None:
     assert cli.ok("fsck", "--grace", "0", f"{volume}/a").out.startswith("clean: 3 files, ")
     assert cli("fsck", "--grace", "0", f"{volume}/").code == 9
     assert "/gone" in cli.fails(3, "fsck", "--path", "/gone").errors
+
+
+def test_a_path_whose_entry_is_lost_or_unreadable_is_repaired(
+    cli: Cli, volume: str, small_tree: Tree
+) -> None:
+    def change(path: str, *, lost: bool) -> None:
+        async def write() -> None:
+            opened = await open_volume(resolve(volume))
+            entry = await opened.store.get(path)
+            assert entry is not None
+            key = opened.store.keys.of(entry)
+            broken = Update(key, Condition(), set={"isdir": "x"})
+            await opened.items.write(Delete(key, Condition()) if lost else broken)
+            await opened.close()
+
+        anyio.run(write)
+
+    for path, lost in (("/top.txt", True), ("/a/one.txt", False), ("/a/b", False)):
+        change(path, lost=lost)
+        assert cli("fsck", "--grace", "0", "--path", path).code == 9
+        assert cli("fsck", "repair", "--grace", "0", f"{volume}{path}").code == 9
+        cli.ok("fsck", "repair", "--grace", "0", "--path", path, "--yes")
+        cli.ok("fsck", "--grace", "0", "--path", path)
+    cli.ok("fsck", "--grace", "0")
+    assert "/gone" in cli.fails(3, "fsck", "repair", "--path", "/gone").errors
 
 
 def test_what_is_young_is_passed_over(cli: Cli, volume: str, small_tree: Tree) -> None:

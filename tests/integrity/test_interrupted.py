@@ -496,6 +496,7 @@ async def test_what_was_published_and_whose_new_item_is_damaged_comes_back_from_
 
 async def test_below_a_path_only_what_concerns_it_is_told(layout: LayoutName) -> None:
     async with scene(layout) as world:
+        await world.volume.store.make_directory("/elsewhere")
         await stop_at_publication(world, "delete", True)
         # Only the paths of a deletion are known from its record, and not those of a transaction.
         elsewhere = 0 if layout == "path" else 1

@@ -7,7 +7,7 @@ import json
 import pickle
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,14 @@ from s3k_async.config import (
     Tuning,
     VolumeConfig,
 )
-from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
+from s3k_async.errors import (
+    InvalidArgumentError,
+    ItemFormatError,
+    NotDirectoryError,
+    PathNotFoundError,
+    S3kError,
+    ServiceError,
+)
 from s3k_async.integrity.facts import NOT_LOGGED, Facts
 from s3k_async.integrity.recheck import fresh_facts
 from s3k_async.integrity.repair import (
@@ -714,6 +721,54 @@ async def test_a_check_of_another_volume_of_the_same_name_is_not_resumed(
     try:
         with pytest.raises(InvalidArgumentError):
             await verify_volume(scene.volume, grace=GRACE, directory=str(tmp_path))
+    finally:
+        await scene.end()
+
+
+@pytest.mark.parametrize("name", ["no_item", "broken_item", "no_directory"])
+async def test_a_damaged_or_lost_entry_is_repaired_by_its_path(
+    layout: LayoutName, name: str
+) -> None:
+    scene = await Scene.start(layout=layout)
+    path = "/a/d0" if name == "no_directory" else "/a/d1/f0"
+    try:
+        await DAMAGES[name](scene, path)
+        found = await verify_volume(scene.volume, grace=GRACE, path=path)
+        assert found.problems
+        report = await repair_volume(scene.volume, dry_run=False, grace=GRACE, path=path)
+        assert report.done > 0
+        assert (await scene.need(path)).path == path
+        assert (await verify_volume(scene.volume, grace=GRACE, path=path)).clean
+    finally:
+        await scene.end()
+
+
+async def test_a_path_without_an_entry_is_an_error(layout: LayoutName) -> None:
+    checks: list[Callable[..., Awaitable[object]]] = [
+        verify_volume,
+        repair_volume,
+        partial(repair_volume, dry_run=False),
+    ]
+    scene = await Scene.start(layout=layout)
+    try:
+        for path in ("/gone", "/gone/below", "/top/below"):
+            for check in checks:
+                with pytest.raises((PathNotFoundError, NotDirectoryError)):
+                    await check(scene.volume, grace=GRACE, path=path)
+    finally:
+        await scene.end()
+
+
+async def test_below_an_unreadable_directory_nothing_is_clean(layout: LayoutName) -> None:
+    scene = await Scene.start(layout=layout)
+    try:
+        await DAMAGES["broken_item"](scene, "/a/d0")
+        try:
+            report = await verify_volume(scene.volume, grace=GRACE, path="/a/d0/f0")
+        except ItemFormatError:
+            assert layout == "tree"
+        else:
+            assert not report.clean
     finally:
         await scene.end()
 

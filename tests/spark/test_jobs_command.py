@@ -264,6 +264,13 @@ def test_fsck_is_that_of_one_machine(
     assert kinds(hook) == damage
 
 
+def test_fsck_of_a_path_without_an_entry_is_an_error(
+    spark: SparkSession, cli: Cli, directory: str
+) -> None:
+    for job in ("fsck-verify", "fsck-repair"):
+        assert "/gone" in cli.fails(3, "spark", job, f"{directory}:/gone", "--tasks", "1").errors
+
+
 def test_stats_have_the_repairs_of_a_job(spark: SparkSession, cli: Cli, directory: str) -> None:
     """As those of a repair on one machine."""
     for command in (("fsck", "repair"), ("spark", "fsck-repair", "--tasks", "2")):

@@ -27,7 +27,6 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.volume_addresses import Address, parse_volume_address, shown_in
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import PathNotFoundError
 from s3k_async.integrity.facts import PROBLEMS, Finding
 from s3k_async.integrity.last_runs import LastRun, last_repair, last_verification, record_run
 from s3k_async.integrity.repair import RepairReport, repair_volume, verify_volume
@@ -277,8 +276,6 @@ def _run(
     async def main() -> T:
         volume = await open_volume(config)
         try:
-            if await volume.store.get(top) is None:
-                raise PathNotFoundError("no such file or directory", path=top)
             async with limited_capacity(
                 volume, read_units=check.read_units, write_units=check.write_units
             ):

@@ -48,8 +48,9 @@ class TreeCheck:
         self._store = store
         self._changes = changes
         self._index = PathIndex()
-        self._top: Entry | None = None
-        """The entry at the path that is checked, if that is not the root."""
+        self._top = ""
+        """The entry key of the path that is checked, if that is not the root; empty if its
+        directory is not there."""
 
     @property
     def by_id(self) -> bool:
@@ -71,35 +72,37 @@ class TreeCheck:
     async def begin(self, path: str) -> None:
         """Add the directories above the path to the path index. Reads what is stored: a check
         resolves no intents."""
+        self._top = ""
+        *above, last = path.strip("/").split("/")
         found = ROOT_ENTRY
-        for name in path.strip("/").split("/") if path != ROOT else ():
-            if not found.is_dir:
-                return
-            if found is not ROOT_ENTRY:
-                self.add_directories([(found.id, found.entry_key)])
+        for name in above:
             try:
                 stored = await self._store.stored(self._store.keys.child(found.id, name))
             except ItemFormatError:
                 return
-            if stored is None:
+            if stored is None or not stored.is_dir:
                 return
             found = stored
-        self._top = found
+            self.add_directories([(found.id, found.entry_key)])
+        if path != ROOT:
+            self._top = self._store.keys.child(found.id, last)
 
     def pages(self, path: str, segment: int, segments: int) -> AsyncIterator[Sequence[Item]]:
         """The items of one segment of the table, or those that a walk from the path reaches."""
         if path == ROOT:
             return scan_all(self._store.items, segment, segments)
-        return self._walk(self._top if segment == 0 else None)
+        return self._walk(self._top if segment == 0 else "")
 
-    async def _walk(self, top: Entry | None) -> AsyncIterator[Sequence[Item]]:
-        if top is None:
-            return
-        item = await self._store.items.get(self._store.keys.of(top))
+    async def _walk(self, top: str) -> AsyncIterator[Sequence[Item]]:
+        item = await self._store.items.get(self._store.keys.key(top)) if top else None
         if item is None:
             return
         yield [item]
-        left = deque([top.id] if top.is_dir else [])
+        try:
+            entry = from_item(item, self._store.keys)
+        except ItemFormatError:
+            return
+        left = deque([entry.id] if entry.is_dir else [])
         while left:
             partitions = self._store.keys.partitions(left.popleft())
             streams = [query_all(self._store.items, each) for each in partitions]
