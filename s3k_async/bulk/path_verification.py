@@ -10,7 +10,14 @@ from typing import Final
 
 from s3k_async._core.concurrency import run_all
 from s3k_async.backends.ports.blobs import BlobInfo
-from s3k_async.errors import NotDirectoryError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    CredentialsError,
+    ItemFormatError,
+    NotDirectoryError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    S3kError,
+)
 from s3k_async.integrity.facts import Facts, Finding
 from s3k_async.integrity.recheck import checked_bytes
 from s3k_async.integrity.scope import Scope
@@ -44,24 +51,38 @@ class PathVerifier:
     threads: int = THREADS
     deep: bool = False
     report: VerifyReport = field(default_factory=VerifyReport)
+    denied: list[tuple[str, PermissionDeniedError]] = field(default_factory=list)
+    """Paths that could not be checked, or not all files below them, for lack of permission."""
 
     async def check(self, paths: Sequence[str]) -> None:
         """Check normalised paths; a directory stands for all files below it. A path without an
-        entry is a finding of the kind `entry_missing`. Raises the stores' errors; damage is a
-        finding, never an error."""
+        entry is a finding of the kind `entry_missing`. Raises the stores' errors, except for a
+        path without permission, which is added to `denied`; damage is a finding, never an
+        error."""
         store = self.scope.store
         for start in range(0, len(paths), BATCH):
             some = paths[start : start + BATCH]
             files: list[Entry] = []
             for path, found in zip(some, await store.get_each(some), strict=True):
-                entry = _entry(found)
-                if entry is None:
-                    self.report.add([Finding("entry_missing", _NO_ENTRY, path=path)])
-                elif entry.is_dir:
+                if found is None or isinstance(found, S3kError):
+                    self._add_failure(path, found)
+                elif found.is_dir:
                     await self._check_below(path)
                 else:
-                    files.append(entry)
+                    files.append(found)
             await self._check_files(files, listed=True)
+
+    def _add_failure(self, path: str, error: S3kError | None) -> None:
+        """Add what is wrong with a path instead of its entry. `error`: None if there is none.
+        Raises errors of the stores."""
+        if error is None or isinstance(error, PathNotFoundError | NotDirectoryError):
+            self.report.add([Finding("entry_missing", _NO_ENTRY, path=path)])
+        elif isinstance(error, ItemFormatError):
+            self.report.add([Finding("item_damaged", str(error), path=path)])
+        elif isinstance(error, PermissionDeniedError) and not isinstance(error, CredentialsError):
+            self.denied.append((path, error))
+        else:
+            raise error
 
     async def _check_below(self, path: str) -> None:
         listing = Listing(recursive=True, include_uncommitted=True)
@@ -71,8 +92,8 @@ class PathVerifier:
                     files = page.files()
                     self.report.directories += len(page) - len(files)
                     await self._check_files(files, listed=False)
-        except PathNotFoundError:
-            self.report.add([Finding("entry_missing", _NO_ENTRY, path=path)])
+        except (PathNotFoundError, ItemFormatError, PermissionDeniedError) as error:
+            self._add_failure(path, error)
         else:
             self.report.directories += 1
 
@@ -88,7 +109,11 @@ class PathVerifier:
         problem: its data is being written."""
         for _ in range(ATTEMPTS):
             found = await self._problems(entry)
-            again = await self._read_again(entry.path) if found else entry
+            try:
+                again = await self._read_again(entry.path) if found else entry
+            except ItemFormatError as error:
+                self._add_failure(entry.path, error)
+                return
             if again is None or again.is_dir:
                 self.report.add([Finding("entry_missing", _NO_ENTRY, path=entry.path)] * listed)
                 return
@@ -144,12 +169,3 @@ class PathVerifier:
         if is_uri(physical) or has_extents(physical) or isinstance(self.scope.blobs, TieredBlobs):
             return False
         return bool(entry.etag) and any(blob.etag not in ("", entry.etag) for blob in blobs)
-
-
-def _entry(found: Entry | S3kError | None) -> Entry | None:
-    """The entry of a lookup; None if there is none. Raises other errors of the lookup."""
-    if isinstance(found, PathNotFoundError | NotDirectoryError):
-        return None
-    if isinstance(found, S3kError):
-        raise found
-    return found

@@ -10,12 +10,15 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.backends.ports.blobs import BlobInfo
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.bulk.path_verification import PathVerifier
 from s3k_async.client import volume_of
 from s3k_async.errors import RequestTimeoutError
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.scope import Scope
 from s3k_async.integrity.verify import VerifyReport
+from s3k_async.settings import resolve
+from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
 from tests.cli.test_alerts import Hook, hook, kinds
 from tests.cli.test_check import change_bytes, lose_bytes
@@ -237,3 +240,53 @@ def test_a_list_from_an_editor_for_windows(cli: Cli, volume: str, small_tree: Tr
         ]
     # Only at the beginning: anywhere else it belongs to a name.
     assert "line 2" in cli.fails(2, "verify", "-f", "-", stdin=f"/a\n{mark}/a\n".encode()).errors
+
+
+def break_entry(volume: str, path: str) -> None:
+    async def write() -> None:
+        opened = await open_volume(resolve(volume))
+        entry = await opened.store.get(path)
+        assert entry is not None
+        key = opened.store.keys.of(entry)
+        await opened.items.write(Update(key, Condition(), set={"isdir": "x"}))
+        await opened.close()
+
+    anyio.run(write)
+
+
+def test_a_damaged_entry_is_a_finding(cli: Cli, volume: str, small_tree: Tree, hook: Hook) -> None:
+    break_entry(volume, "/top.txt")
+    break_entry(volume, "/a/b/two.csv")
+    done = cli("verify", "/top.txt", "/a", "/gone", "/a/one.txt")
+    assert (done.code, done.errors) == (9, "")
+    assert sorted(tuple(line.split(": ")[:2]) for line in done.lines[:-1]) == [
+        ("entry_missing", "/gone"),
+        ("item_damaged", "/a"),
+        ("item_damaged", "/top.txt"),
+    ]
+    assert [each[:3] for each in kinds(hook)] == [
+        ("missing", "entry_missing", 1),
+        ("conflict", "item_damaged", 2),
+    ]
+
+
+def test_a_path_without_permission_does_not_end_the_check_of_others(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = str(tmp_path / "shared")
+    monkeypatch.setenv("S3K_UID", "0")
+    cli.ok("init", volume, "--enable", "permissions")
+    for path in ("open", "closed"):
+        cli.ok("put", "-", f"{volume}:/{path}/f", stdin=b"four")
+    cli.ok("attr", "--mode", "700", f"{volume}:/closed")
+    monkeypatch.setenv("S3K_UID", "1000")
+    closed, gone, there = (f"{volume}:/{path}" for path in ("closed", "gone", "open"))
+    done = cli("verify", f"{closed}/f", closed, gone, there)
+    assert done.code == 10
+    assert done.lines[0].startswith("entry_missing: /gone: ")
+    assert done.lines[-1].startswith("incomplete: found 1 problem (1 entry_missing) in 1 file, ")
+    assert done.errors.count("has no permission") == 2
+    document = cli("verify", closed, there, "--json").json()
+    assert [(each["clean"], each["complete"]) for each in document["volumes"]] == [(False, False)]
+    alone = cli.fails(5, "verify", f"{closed}/f")
+    assert alone.lines == [f"incomplete: 0 files, 0 bytes in {volume}:/"]

@@ -27,7 +27,12 @@ from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import Address, parse_address, shown
 from s3k_async.client import volume_of
 from s3k_async.config import TableLocation, VolumeConfig
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    InvalidArgumentError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    S3kError,
+)
 from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.verify import VerifyReport
 from s3k_async.model import ROOT, Progress
@@ -84,6 +89,7 @@ def verify(
     invocation.run(work)
     found = checks.begun
     failures: list[tuple[str, Exception]] = [*checks.unmatched]
+    failures += [each for check in found for each in check.denied]
     try:
         failures += _printed(invocation, found, is_complete=not failures)
     finally:  # also if the output was closed
@@ -102,6 +108,18 @@ class _VolumeCheck:
     config: VolumeConfig | None = None
     verifier: PathVerifier | None = None
     error: S3kError | None = None
+    paths: int = 0
+    """The number of paths of the list that were checked, or could not be."""
+
+    @property
+    def denied(self) -> list[tuple[str, PermissionDeniedError]]:
+        """As of `PathVerifier`."""
+        return [] if self.verifier is None else self.verifier.denied
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all paths were checked."""
+        return self.error is None and not self.denied
 
     @property
     def place(self) -> tuple[TableLocation, str] | None:
@@ -176,6 +194,7 @@ class _Checks:
         check = self._check_of(address)
         if check.error is not None:
             return
+        check.paths += len(paths)
         try:
             await (check.verifier or await self._opened(clients, check)).check(paths)
         except S3kError as error:
@@ -258,17 +277,17 @@ def _summary(check: _VolumeCheck) -> str:
     text = f"{plural(report.files, 'file')}, {report.bytes:,} bytes in {check.name}"
     if not report.clean:
         text = f"{problem_counts(report)} in {text}"
-    elif check.error is None:
+    elif check.is_complete:
         return f"clean: {text}"
-    return text if check.error is None else f"incomplete: {text}"
+    return text if check.is_complete else f"incomplete: {text}"
 
 
 def _document(check: _VolumeCheck) -> dict[str, Any]:
     report = check.report
     return {
         "volume": check.name,
-        "clean": report.clean and check.error is None,
-        "complete": check.error is None,
+        "clean": report.clean and check.is_complete,
+        "complete": check.is_complete,
         "files": report.files,
         "directories": report.directories,
         "reservations": report.reservations,
@@ -297,7 +316,12 @@ def _finish(
 ) -> None:
     """Raise the errors, else Exit if there are problems. `unmatched`: the number of patterns that
     match nothing."""
-    outcomes = len(checks) + unmatched
+    denied = [len(each.denied) for each in checks]
+    whole = sum(
+        each.error is not None or each.paths > count
+        for each, count in zip(checks, denied, strict=True)
+    )
+    outcomes = whole + sum(denied) + unmatched
     if outcomes == 1 and failures:
         raise failures[0][1]
     if failures:
