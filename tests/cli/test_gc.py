@@ -53,6 +53,18 @@ def test_it_tells_first_and_deletes_when_it_is_confirmed(
     assert (document["deleted"], document["marked"]) == ({}, {"named": {"objects": 1, "bytes": 13}})
 
 
+def test_quiet_leaves_out_the_summary_line(cli: Cli, garbage: str, later: None) -> None:
+    grace = ("--grace", "3600")
+    for command in (("fsck", *grace), ("fsck", "repair", *grace), ("gc", *grace)):
+        shown, quiet = cli.ok(*command), cli.ok(*command, "-q")
+        assert quiet.lines == shown.lines[:-1], command
+    assert cli.ok("gc", "--grace", "3600", "--yes", "-q").lines == [
+        "deleted: 1 object, 4 bytes",
+        "replaced: 1 object, 4 bytes",
+        "kept, named: 1 object, 13 bytes",
+    ]
+
+
 def test_what_is_young_is_kept(cli: Cli, garbage: str) -> None:
     assert cli.ok("gc", "--yes").lines == [
         "kept, young: 3 objects, 21 bytes",

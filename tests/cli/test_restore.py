@@ -54,6 +54,7 @@ def test_a_lost_table_comes_back(cli: Cli, volume: str, small_tree: Tree) -> Non
     lose_table(volume)
     cli.fails(3, "ls", "/")
     plan = cli.ok("fsck", "restore", volume).out
+    assert cli.ok("fsck", "restore", volume, "-q").out == ""
     assert plan.startswith(
         "would restore 4 files, 3 directories, 2,013 bytes from 11 log records (--yes"
     )

@@ -166,7 +166,8 @@ def print_report(
     else:
         for finding in report.problems:
             invocation.output.line(finding_line(finding))
-        invocation.output.line(_summary(report, shown_in(config, top)))
+        if not invocation.quiet:
+            invocation.output.line(_summary(report, shown_in(config, top)))
     if not report.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
@@ -244,8 +245,9 @@ def print_repair(
             )
         for finding in remaining:
             invocation.output.line(finding_line(finding))
-        place = shown_in(config, top)
-        invocation.output.line(_repair_summary(report, len(remaining), place))
+        if not invocation.quiet:
+            place = shown_in(config, top)
+            invocation.output.line(_repair_summary(report, len(remaining), place))
     if not report.left.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 

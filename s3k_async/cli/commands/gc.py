@@ -260,7 +260,8 @@ def _print_lines(
         }
     for reason, count in sorted(kept.items()):
         invocation.output.line(f"kept, {reason}: {_sized(count)}")
-    invocation.output.line(_summary(marked, swept, dead, place))
+    if not invocation.quiet:
+        invocation.output.line(_summary(marked, swept, dead, place))
 
 
 def _summary(

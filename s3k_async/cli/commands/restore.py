@@ -80,7 +80,8 @@ def print_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -
         for outcome in report.outcomes:
             what = f"{outcome.rule}: {outcome.path or outcome.object_id}"
             invocation.output.line(f"{what}: {outcome.detail}" if outcome.detail else what)
-        invocation.output.line(_summary(report, yes=yes))
+        if not invocation.quiet:
+            invocation.output.line(_summary(report, yes=yes))
     if not report.clean:
         raise click.exceptions.Exit(ExitCode.DAMAGE)
 
