@@ -18,6 +18,7 @@ from s3k_async.backends.ports.items import Item
 from s3k_async.backends.ports.pagination import list_all
 from s3k_async.errors import (
     BlobNotFoundError,
+    BusyError,
     ConflictError,
     InvalidArgumentError,
     ItemFormatError,
@@ -39,7 +40,7 @@ from s3k_async.integrity.gc_mark import (
 )
 from s3k_async.integrity.gc_rules import Ages, Verdict, named_by
 from s3k_async.integrity.references import names_in, need_unlocked, open_transactions
-from s3k_async.model import ChangeResult, Entry, Progress
+from s3k_async.model import ChangeResult, Entry, Failure, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.external_sort import ExternalSort
 from s3k_async.oplog.log_objects import ENTRY_BYTES, read_object
@@ -361,6 +362,13 @@ class Sweeper:
                     self.swept.deleted.setdefault(verdict.reason, ObjectCount()).add(
                         verdict.blob.size
                     )
+
+
+def failed_reclamations(reclaimed: ChangeResult | None) -> list[Failure]:
+    """The entries of the trash that were kept for another reason than a live transaction; none
+    without a trash."""
+    kept = () if reclaimed is None else reclaimed.failures
+    return [(path, error) for path, error in kept if not isinstance(error, BusyError)]
 
 
 def _audit_record(verdict: Verdict) -> AuditRecord:

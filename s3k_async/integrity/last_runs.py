@@ -17,10 +17,11 @@ from s3k_async._core.concurrency import gather
 from s3k_async.backends.ports.blobs import BlobStore
 from s3k_async.errors import BlobNotFoundError, PermissionDeniedError, S3kError
 from s3k_async.integrity.facts import PROBLEMS
-from s3k_async.integrity.gc_sweep import Swept
+from s3k_async.integrity.gc_sweep import Swept, failed_reclamations
 from s3k_async.integrity.repair import RepairReport
 from s3k_async.integrity.repair_actions import FsckVolume
 from s3k_async.integrity.verify import VerifyReport
+from s3k_async.model import ChangeResult
 
 __all__ = [
     "LAST_RUNS",
@@ -41,7 +42,7 @@ LAST_RUNS: Final = "audit/last/"
 class LastRun:
     """A completed run on a whole volume, and its findings. `counts`: problems by kind, and
     `repaired` for repairs; for gc deleted objects by reason, and `failed` for those that could not
-    be deleted."""
+    be deleted, and for entries of the trash that could not be reclaimed."""
 
     kind: RunKind
     time_ms: int
@@ -66,14 +67,17 @@ def last_repair(report: RepairReport, time_ms: int) -> LastRun | None:
     )
 
 
-def last_collection(swept: Swept | None, time_ms: int) -> LastRun | None:
-    """The record of a garbage collection; None for a dry run."""
+def last_collection(
+    swept: Swept | None, reclaimed: ChangeResult | None, time_ms: int
+) -> LastRun | None:
+    """The record of a garbage collection; None for a dry run. `reclaimed`: None without a trash."""
     if swept is None:
         return None
     counts = {reason: count.objects for reason, count in sorted(swept.deleted.items())}
-    if swept.failures:
-        counts["failed"] = len(swept.failures)
-    return LastRun("gc", time_ms, not swept.failures, counts)
+    failed = len(swept.failures) + len(failed_reclamations(reclaimed))
+    if failed:
+        counts["failed"] = failed
+    return LastRun("gc", time_ms, not failed, counts)
 
 
 def _problems(report: VerifyReport) -> dict[str, int]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.backends.ports.items import Condition, Update
 from s3k_async.backends.ports.pagination import list_all
+from s3k_async.layouts.tree.trash_items import TrashedDirectory
 from s3k_async.settings import resolve
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
@@ -145,6 +147,26 @@ def test_deleted_directories_are_reclaimed_first(cli: Cli, tree_volume: str) -> 
     )
     document = cli.ok("gc", "--json").json()
     assert document["reclaimed"] == {"files": 0, "directories": 1, "bytes": 0, "kept": 0}
+
+
+def test_a_run_that_cannot_reclaim_an_entry_of_the_trash_is_not_recorded_as_clean(
+    cli: Cli, tree_volume: str
+) -> None:
+    cli.ok("put", "-", "/a/f", stdin=b"gone")
+    cli.ok("rm", "-r", "/a")
+
+    async def damage() -> None:
+        opened = await open_volume(resolve(tree_volume))
+        (item,) = await opened.store.layout.trash().items()
+        key = TrashedDirectory.key(item.id, opened.store.keys)
+        await opened.items.write(Update(key, Condition(), set={"why": "unknown"}))
+        await opened.close()
+
+    anyio.run(damage)
+    done = cli.fails(10, "gc", "--trash-retention", "0", "--yes")
+    assert "damaged item" in done.errors
+    run = cli.ok("info", "--json").json()["last_runs"]["gc"]
+    assert (run["clean"], run["counts"]) == (False, {"failed": 1})
 
 
 def test_a_volume_without_a_trash_has_nothing_to_reclaim(cli: Cli, garbage: str) -> None:

@@ -29,11 +29,10 @@ from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import shown_in, whole_volume
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
-from s3k_async.integrity.gc_sweep import GarbageCollector, Swept
+from s3k_async.integrity.gc_sweep import GarbageCollector, Swept, failed_reclamations
 from s3k_async.integrity.last_runs import last_collection, record_run
 from s3k_async.model import ChangeResult
 from s3k_async.volumes import Volume, open_volume
@@ -154,7 +153,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
                 reclaimed = await collector.reclaim(asked.trash_retention, dry_run=not asked.yes)
             marked, swept = await _collect(collector, asked)
-            await record_run(opened, last_collection(swept, SYSTEM.now_ms()))
+            await record_run(opened, last_collection(swept, reclaimed, SYSTEM.now_ms()))
             return marked, swept, reclaimed
 
     with CommandAlerts(invocation, config, "gc") as alerts:
@@ -213,8 +212,7 @@ def print_collection(
         if reclaimed is not None:
             _print_reclaimed(invocation, reclaimed, dry_run=swept is None)
         _print_lines(invocation, marked, swept, shown_in(config))
-    kept = () if reclaimed is None else reclaimed.failures
-    if failures := [(path, error) for path, error in kept if not isinstance(error, BusyError)]:
+    if failures := failed_reclamations(reclaimed):
         raise FailedOperandsError(
             [*failures, *(swept.failures if swept else ())], some_succeeded=True
         )

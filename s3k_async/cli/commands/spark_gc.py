@@ -63,6 +63,6 @@ def gc(
                 **options,
             )
             write_output(frame, output)
-        record(opened, last_collection(report.swept, SYSTEM.now_ms()))
+        record(opened, last_collection(report.swept, report.reclaimed, SYSTEM.now_ms()))
         alerts.add(lambda source: collection_alerts(source, report.marked, report.swept))
         print_collection(invocation, opened.driver, report.marked, report.swept, report.reclaimed)
