@@ -172,6 +172,7 @@ def test_a_run_that_cannot_reclaim_an_entry_of_the_trash_is_not_recorded_as_clea
 def test_a_volume_without_a_trash_has_nothing_to_reclaim(cli: Cli, garbage: str) -> None:
     assert "reclaimed" not in cli.ok("gc", "--json").json()
     assert cli.ok("gc", "--no-trash").lines == cli.ok("gc").lines
+    assert "has no trash" in cli.fails(11, "gc", "--trash-retention", "1h").errors
 
 
 def test_a_limit_of_units_needs_a_table_that_reports_them(cli: Cli, volume: str) -> None:

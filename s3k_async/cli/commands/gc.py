@@ -29,6 +29,7 @@ from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.cli.volume_addresses import shown_in, whole_volume
 from s3k_async.config import VolumeConfig
+from s3k_async.errors import ConfigError
 from s3k_async.integrity.audit import AuditTrail
 from s3k_async.integrity.gc_mark import CollectedData, Marked, ObjectCount
 from s3k_async.integrity.gc_rules import DELETABLE, GRACE_SECONDS, Ages
@@ -148,6 +149,11 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             await opened.close()
 
     async def run(opened: Volume) -> tuple[Marked | None, Swept | None, ChangeResult | None]:
+        if asked.trash_retention is not None and not opened.store.layout.has_trash:
+            raise ConfigError(
+                "the volume has layout path, which has no trash: leave out --trash-retention",
+                path=config.where,
+            )
         with opened.freeing_space(), invocation.meter("gc") as meter:
             collector, reclaimed = _collector(opened, asked, meter.part()), None
             if opened.store.layout.has_trash and not asked.no_trash and not asked.sweep_from:
