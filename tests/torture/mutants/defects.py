@@ -1786,6 +1786,24 @@ DEFECTS: tuple[Defect, ...] = (
         f"{REPAIR}::test_a_check_of_another_volume_of_the_same_name_is_not_resumed",
     ),
     Defect(
+        "a path that does not exist and that fsck takes for clean",
+        "integrity/repair.py",
+        "        if report.is_empty:\n            await scope.need_path()\n"
+        "    return report\n\n\nasync def repair",
+        "    return report\n\n\nasync def repair",
+        f"{REPAIR}::test_a_path_without_an_entry_is_an_error",
+    ),
+    Defect(
+        "an unreadable entry that a check of its path does not reach",
+        "layouts/tree/tree_check.py",
+        "        yield [item]\n        try:\n"
+        "            entry = from_item(item, self._store.keys)\n"
+        "        except ItemFormatError:\n            return\n",
+        "        try:\n            entry = from_item(item, self._store.keys)\n"
+        "        except ItemFormatError:\n            return\n        yield [item]\n",
+        f"{REPAIR}::test_a_damaged_or_lost_entry_is_repaired_by_its_path[tree-broken_item]",
+    ),
+    Defect(
         "a directory in the trash that fsck takes for clean",
         "integrity/collector.py",
         "self._undecided(number, adopted, [*trash, *copies])",
