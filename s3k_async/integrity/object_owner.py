@@ -8,10 +8,11 @@ from typing import Literal, TypeAlias
 
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.integrity.repair import scope_of
 from s3k_async.integrity.repair_actions import FsckVolume
+from s3k_async.integrity.scope import Scope
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.oplog.log_reader import JavaLogReader, LogReader
 from s3k_async.storage.extents import physical_keys
 from s3k_async.storage.object_uris import key_below
 from s3k_async.storage.physical import is_uri
@@ -60,33 +61,28 @@ async def owner_of(volume: FsckVolume, physical: str) -> ObjectOwner:
     object_id = _native.object_id_of(key)
     if object_id is None:
         raise InvalidArgumentError("this is no physical key of a volume", path=physical)
-    if volume.log_blobs is None:
+    scope = scope_of(volume)
+    if scope.log is None:
         raise UnsupportedError("without an operation log, the owner is not known", path=physical)
     info = await volume.blobs.head(key)
     size = None if info is None else info.size
     upload = await UploadRecords(volume.store.items, volume.store.runtime).get(object_id)
     if upload is not None and upload.is_open:
         return ObjectOwner(key, object_id, "upload", upload.path, 0, size)
-    is_old = volume.record.kind == "s3k-1.0"
-    reader = (
-        JavaLogReader(volume.log_blobs, volume=volume.record.name)
-        if is_old
-        else LogReader(volume.log_blobs, has_key=volume.store.keys.has)
-    )
-    records = [each for each in await reader.history(object_id) if isinstance(each, LogRecord)]
+    records = [each for each in await scope.log.history(object_id) if isinstance(each, LogRecord)]
     # The log of S3-FileSystem 1.0 has the last operation only, which may be a deletion.
     with_key = [
         each
         for each in records
-        if _names(volume, each.operation.after, key)
-        or (is_old and _names(volume, each.operation.before, key))
+        if _names(scope, each.operation.after, key)
+        or (scope.is_legacy and _names(scope, each.operation.before, key))
     ]
     last = max(records, key=lambda each: each.operation.version, default=None)
     if last is None:
         return ObjectOwner(key, object_id, "unknown", size=size)
     stored = await _stored(volume, records, object_id)
     named = max([each.operation.version for each in with_key], default=0)
-    if stored is not None and _names(volume, stored, key):
+    if stored is not None and _names(scope, stored, key):
         state: OwnerState = "current"
     elif not with_key:
         state = "unreferenced"
@@ -115,14 +111,16 @@ def _key_of(volume: FsckVolume, physical: str) -> str:
     return own
 
 
-def _names(volume: FsckVolume, entry: Entry | None, key: str) -> bool:
+def _names(scope: Scope, entry: Entry | None, key: str) -> bool:
     """Whether the content of an entry has the physical object."""
-    if entry is None or entry.is_dir:
-        return False
-    named = physical_keys(entry.physical)
-    if volume.record.kind == "s3k-1.0":  # which has URIs
-        return key in map(volume.storage.place_key, named)
-    return key in named
+    return (
+        entry is not None
+        and not entry.is_dir
+        and any(
+            scope.key_of(each) == key and not scope.is_elsewhere(each)
+            for each in physical_keys(entry.physical)
+        )
+    )
 
 
 async def _stored(volume: FsckVolume, records: list[LogRecord], object_id: str) -> Entry | None:

@@ -23,7 +23,9 @@ it is, of a MapReduce job; as S3A's properties (`hadoop_mapping`)."""
 
 _DYNAMO: Final = "fs.s3k.metastore.dynamo"
 _OPLOG: Final = "fs.s3k.operationlog.s3"
-_BOUNDED: Final = "in `retry_deadline` (60 s; of scans 300 s), after which there are no retries"
+_BOUNDED: Final = (
+    "within `retry_deadline` (60 s, for scans 300 s), after which there are no retries"
+)
 
 
 ASSUMED_ROLE: Final = "AssumedRoleCredentialProvider"

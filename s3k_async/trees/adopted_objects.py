@@ -56,12 +56,14 @@ async def adopt_tree(
     done = ChangeTally()
 
     def is_refused(each: Difference) -> bool:
-        """Whether a run would refuse an object; noted in a dry run."""
-        error = _refusal(each, target.path_of(each.path), overwrite=chosen.overwrite)
-        if error is None or not chosen.dry_run:
+        """Whether it is a dry run, and a run would refuse an object, which is a failure then."""
+        if not chosen.dry_run:
             return False
-        done.failures.append((target.path_of(each.path), error))
-        return True
+        where = target.path_of(each.path)
+        error = _refusal(each, where, overwrite=chosen.overwrite)
+        if error is not None:
+            done.failures.append((where, error))
+        return error is not None
 
     async with aclosing(_chunks(comparison, on_change, is_refused)) as chunks:
         async for chunk in chunks:

@@ -414,8 +414,7 @@ class _Newest:
         """The state for the next read: what was not logged at this one, or has been committed since
         then."""
         since_ms = self._window_ms()
-        shown = {each.order: each.record.state for each in self._top()}
-        known = _possible({**self._known, **shown, **self._read}, since_ms)
+        known = _possible({**self._known, **self._read}, since_ms)
         return _Newest(10**9, since_ms, self._path, known, self._newest_ms)
 
     def _window_ms(self) -> int:
