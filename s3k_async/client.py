@@ -760,40 +760,47 @@ class S3kClient:
         self,
         path: Path,
         *,
+        name_prefix: str = "",
         expire_at: int | datetime | None = None,
         expire_after: int | timedelta | None = None,
         read_only_after: int | timedelta | None = None,
     ) -> LifecycleRule:
         """Set the lifecycle rule of a directory, in place of its former one. It applies to all
-        files below the path, which need not exist, but not below directories that have a rule for
-        the same action, and not to files whose metadata says otherwise.
+        files below the path, which need not exist, but not where a nearer rule is for the same
+        action, and not to files whose metadata says otherwise.
 
+        `name_prefix` restricts the rule to what begins with `<path>/<name_prefix>`: files in the
+        directory, and those below directories in it, whose names begin with the text. A directory
+        can have any number of such rules; the one with the longest prefix is the nearest.
         `expire_at`: when the files are deleted, epoch seconds or an aware `datetime`.
         `expire_after`, `read_only_after`: how long after its last modification a file is deleted or
         becomes read-only, seconds. `run_rules` does that; it knows files that exist already from
         its first run on, and those that other clients write within a minute from its first run
-        after an hour. Raises InvalidArgumentError, NotDirectoryError (a file is at the path),
-        UnsupportedError (a volume without the feature `rules`).
+        after an hour. Raises ArgumentTypeError, InvalidArgumentError, NotDirectoryError (a file is
+        at the path), UnsupportedError (a volume without the feature `rules`).
         """
         rule = LifecycleRule(
             self._path(path),
             _whole_seconds(expire_at),
             _whole_seconds(expire_after),
             _whole_seconds(read_only_after),
+            name_prefix,
         )
         return await set_rule(self._volume(), rule)
 
     @call
-    async def remove_rule(self, path: Path) -> None:
-        """Remove the lifecycle rule of a directory. A rule of a directory above may apply then.
+    async def remove_rule(self, path: Path, *, name_prefix: str = "") -> None:
+        """Remove the lifecycle rule of a directory, or of names in it. A more distant rule may
+        apply then.
 
-        Raises PathNotFoundError (it has none), UnsupportedError.
+        Raises ArgumentTypeError, InvalidArgumentError, PathNotFoundError (there is no such rule),
+        UnsupportedError.
         """
-        await remove_rule(self._volume(), self._path(path))
+        await remove_rule(self._volume(), self._path(path), name_prefix)
 
     @call
     async def rules(self) -> builtins.list[LifecycleRule]:
-        """The lifecycle rules of the volume, by path. Raises UnsupportedError."""
+        """The lifecycle rules of the volume, by path and name prefix. Raises UnsupportedError."""
         return await list_rules(self._volume())
 
     @call

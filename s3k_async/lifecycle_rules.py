@@ -1,16 +1,21 @@
 """Lifecycle rules: when files expire or become read-only, by their user metadata and by rules of
-the directories above them."""
+the directories above them, or of names within those.
+
+A rule with a name prefix selects what begins with `<directory>/<prefix>`, as the prefix in a rule
+of an S3 bucket does.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from s3k_async._native import normalize
 from s3k_async.attributes import Attributes
-from s3k_async.errors import InvalidArgumentError
+from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, InvalidPathError
 from s3k_async.model import ROOT, Entry, Failure
 
 __all__ = [
@@ -21,6 +26,7 @@ __all__ = [
     "LifecycleRule",
     "RuleSet",
     "RulesResult",
+    "check_name_prefix",
     "check_values",
 ]
 
@@ -47,16 +53,22 @@ class LifecycleRule:
     exist, and not to the directory that is there."""
 
     path: str
+    """The directory."""
     expire_at: int | None = None
     """When all of the files are deleted, epoch seconds."""
     expire_after: int | None = None
     """How long after its last modification a file is deleted, seconds."""
     read_only_after: int | None = None
     """How long after its last modification a file becomes read-only, seconds."""
+    name_prefix: str = ""
+    """Restricts the rule to the files in the directory whose names begin with this text, and to the
+    files below the directories in it whose names do."""
 
     def checked(self) -> LifecycleRule:
-        """The same rule. Raises InvalidArgumentError for values out of range, and for a rule
-        without any."""
+        """The same rule. Raises ArgumentTypeError (a name prefix that is no text),
+        InvalidArgumentError (values out of range, a rule without any, a name prefix that no name
+        begins with)."""
+        check_name_prefix(self.name_prefix, self.path)
         if (self.expire_at, self.expire_after, self.read_only_after) == (None, None, None):
             raise InvalidArgumentError(
                 "a rule needs expire_at, expire_after or read_only_after", path=self.path
@@ -120,16 +132,20 @@ class RulesResult:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules of a volume. For each action, the metadata of a file comes first, then the rule of
-    the nearest directory that has one for the action."""
+    """The rules of a volume. For each action, the metadata of a file comes first, then the nearest
+    rule for the action: of the nearest directory, and there the one with the longest name prefix.
+    """
 
-    rules: Mapping[str, LifecycleRule] = field(default_factory=dict)
-    """By the path of the directory."""
+    rules: Mapping[str, Sequence[LifecycleRule]] = field(default_factory=dict)
+    """By the path of the directory, longer name prefixes first."""
 
     @classmethod
     def of(cls, rules: Iterable[LifecycleRule]) -> RuleSet:
         """The set of some rules."""
-        return cls({rule.path: rule for rule in rules})
+        found: dict[str, list[LifecycleRule]] = {}
+        for rule in sorted(rules, key=lambda each: -len(each.name_prefix)):
+            found.setdefault(rule.path, []).append(rule)
+        return cls(found)
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -189,12 +205,30 @@ class RuleSet:
         return None
 
     def _above(self, path: str) -> Iterable[LifecycleRule]:
-        """The rules of the directories above a path, the nearest first."""
+        """The rules of the directories above a path that select it, the nearest first."""
         while path.startswith(ROOT) and path != ROOT:
-            path = path.rpartition("/")[0] or ROOT
-            rule = self.rules.get(path)
-            if rule is not None:
-                yield rule
+            above, _, name = path.rpartition("/")
+            path = above or ROOT
+            for rule in self.rules.get(path, ()):
+                if name.startswith(rule.name_prefix):
+                    yield rule
+
+
+def check_name_prefix(prefix: str, path: str) -> None:
+    """Raise ArgumentTypeError or InvalidArgumentError for a name prefix that no name in a directory
+    begins with."""
+    if not isinstance(prefix, str):
+        raise ArgumentTypeError(f"a name prefix is text, not {type(prefix).__name__}", path=path)
+    if prefix in ("", ".", ".."):
+        return  # no names, but names begin with them
+    try:
+        is_name = "/" not in prefix and normalize(f"/{prefix}") == f"/{prefix}"
+    except InvalidPathError as error:
+        raise InvalidArgumentError(f"the name prefix: {error.message}", path=path) from error
+    if not is_name:
+        raise InvalidArgumentError(
+            f"a name prefix is the start of a name, without `/`: {prefix!r:.80}", path=path
+        )
 
 
 def check_values(metadata: Mapping[str, bytes | None], path: str) -> None:

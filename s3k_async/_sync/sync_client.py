@@ -475,39 +475,46 @@ class S3kSyncClient(BlockingClient):
         self,
         path: Path,
         *,
+        name_prefix: str = "",
         expire_at: int | datetime | None = None,
         expire_after: int | timedelta | None = None,
         read_only_after: int | timedelta | None = None,
     ) -> LifecycleRule:
         """Set the lifecycle rule of a directory, in place of its former one. It applies to all
-        files below the path, which need not exist, but not below directories that have a rule for
-        the same action, and not to files whose metadata says otherwise.
+        files below the path, which need not exist, but not where a nearer rule is for the same
+        action, and not to files whose metadata says otherwise.
 
+        `name_prefix` restricts the rule to what begins with `<path>/<name_prefix>`: files in the
+        directory, and those below directories in it, whose names begin with the text. A directory
+        can have any number of such rules; the one with the longest prefix is the nearest.
         `expire_at`: when the files are deleted, epoch seconds or an aware `datetime`.
         `expire_after`, `read_only_after`: how long after its last modification a file is deleted or
         becomes read-only, seconds. `run_rules` does that; it knows files that exist already from
         its first run on, and those that other clients write within a minute from its first run
-        after an hour. Raises InvalidArgumentError, NotDirectoryError (a file is at the path),
-        UnsupportedError (a volume without the feature `rules`).
+        after an hour. Raises ArgumentTypeError, InvalidArgumentError, NotDirectoryError (a file is
+        at the path), UnsupportedError (a volume without the feature `rules`).
         """
         return self._call(
             lambda fs: fs.set_rule(
                 path,
+                name_prefix=name_prefix,
                 expire_at=expire_at,
                 expire_after=expire_after,
                 read_only_after=read_only_after,
             )
         )
 
-    def remove_rule(self, path: Path) -> None:
-        """Remove the lifecycle rule of a directory. A rule of a directory above may apply then.
+    def remove_rule(self, path: Path, *, name_prefix: str = "") -> None:
+        """Remove the lifecycle rule of a directory, or of names in it. A more distant rule may
+        apply then.
 
-        Raises PathNotFoundError (it has none), UnsupportedError.
+        Raises ArgumentTypeError, InvalidArgumentError, PathNotFoundError (there is no such rule),
+        UnsupportedError.
         """
-        self._call(lambda fs: fs.remove_rule(path))
+        self._call(lambda fs: fs.remove_rule(path, name_prefix=name_prefix))
 
     def rules(self) -> builtins.list[LifecycleRule]:
-        """The lifecycle rules of the volume, by path. Raises UnsupportedError."""
+        """The lifecycle rules of the volume, by path and name prefix. Raises UnsupportedError."""
         return self._call(lambda fs: fs.rules())
 
     def run_rules(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from s3k_async.errors import NotDirectoryError, PathNotFoundError, UnsupportedError
-from s3k_async.lifecycle_rules import LifecycleRule
+from s3k_async.lifecycle_rules import LifecycleRule, check_name_prefix
 from s3k_async.model import ROOT
 from s3k_async.namespace.due_index import DueIndex
 from s3k_async.volumes.volume import Volume
@@ -24,9 +24,9 @@ def rule_index(volume: Volume, path: str) -> DueIndex:
 
 
 async def set_rule(volume: Volume, rule: LifecycleRule) -> LifecycleRule:
-    """Set the rule of a directory, in place of its former one. Raises InvalidArgumentError,
-    NotDirectoryError (a file is at the path), PermissionDeniedError (in a volume with permissions,
-    for anybody but the superuser)."""
+    """Set a rule, in place of the former one of its directory and name prefix. Raises
+    ArgumentTypeError, InvalidArgumentError, NotDirectoryError (a file is at the path),
+    PermissionDeniedError (in a volume with permissions, for anybody but the superuser)."""
     index = rule_index(volume, rule.path)
     volume.store.access.require_superuser("set lifecycle rules", rule.path)
     rule.checked()
@@ -37,20 +37,23 @@ async def set_rule(volume: Volume, rule: LifecycleRule) -> LifecycleRule:
             "ExpiresAfter=SECONDS sets the same of a file",
             path=rule.path,
         )
-    await index.set_rule(rule.path, rule)
+    await index.set_rule(rule)
     return rule
 
 
-async def remove_rule(volume: Volume, path: str) -> None:
-    """Remove the rule of a directory. Raises PathNotFoundError if it has none,
+async def remove_rule(volume: Volume, path: str, name_prefix: str = "") -> None:
+    """Remove the rule of a directory, or of names in it. Raises PathNotFoundError if there is none,
     PermissionDeniedError as `set_rule`."""
     index = rule_index(volume, path)
     volume.store.access.require_superuser("remove lifecycle rules", path)
-    if not await index.set_rule(path, None):
-        raise PathNotFoundError("the directory has no lifecycle rule", path=path)
+    check_name_prefix(name_prefix, path)
+    if not await index.remove_rule(path, name_prefix):
+        names = f" for names that begin with {name_prefix!r}" if name_prefix else ""
+        raise PathNotFoundError(f"the directory has no lifecycle rule{names}", path=path)
 
 
 async def list_rules(volume: Volume) -> list[LifecycleRule]:
-    """The rules of a volume, by path."""
-    rules = await rule_index(volume, ROOT).rules.newest()
-    return [rule for _, rule in sorted(rules.rules.items())]
+    """The rules of a volume, by path and name prefix."""
+    found = await rule_index(volume, ROOT).rules.newest()
+    rules = (rule for of_directory in found.rules.values() for rule in of_directory)
+    return sorted(rules, key=lambda each: (each.path, each.name_prefix))

@@ -165,30 +165,13 @@ class DueIndex:
         else:
             await self._request_scans([top.path])
 
-    async def set_rule(self, path: str, rule: LifecycleRule | None) -> bool:
-        """Set the rule of a directory, or remove it, and request a scan of the directory, since
-        rules of the directories above may apply from then on. False: there was none to remove.
-        Concurrent calls take effect one after the other."""
-        while True:
-            request = scan_item(path, self._runtime.now_ms(), self._runtime.uuid())
-            key, request_key = rule_key(path), _key_of(request)
-            found = await self._items.get_many([key, request_key])
-            there = found.get(key)
-            if there is None and rule is None:
-                return False
-            actions: list[Action] = [Put(request, _replacing(found.get(request_key)))]
-            if rule is not None:
-                actions.append(Put(rule_item(rule, self._runtime.uuid()), _replacing(there)))
-            elif there is not None:
-                actions.append(Delete(key, same_write(there)))
-            try:
-                await self._items.transact(actions, self._runtime.uuid())
-            except (ConditionFailedError, TransactionConflictError):
-                await asyncio.sleep(0)
-            else:
-                return True
-            finally:
-                self.rules.forget()
+    async def set_rule(self, rule: LifecycleRule) -> None:
+        """Set a rule, in place of one of the same directory and name prefix."""
+        await self._change_rule(rule.path, rule.name_prefix, rule)
+
+    async def remove_rule(self, path: str, name_prefix: str) -> bool:
+        """Remove the rule of a directory, or of names in it. False: there was none."""
+        return await self._change_rule(path, name_prefix, None)
 
     # Runners
 
@@ -286,6 +269,31 @@ class DueIndex:
         await self.advance(before, hour)
 
     # Internal
+
+    async def _change_rule(self, path: str, name_prefix: str, rule: LifecycleRule | None) -> bool:
+        """Set a rule, or remove it, and request a scan of the directory, since other rules may
+        apply from then on. False: there was none to remove. Concurrent calls take effect one after
+        the other."""
+        while True:
+            request = scan_item(path, self._runtime.now_ms(), self._runtime.uuid())
+            key, request_key = rule_key(path, name_prefix), _key_of(request)
+            found = await self._items.get_many([key, request_key])
+            there = found.get(key)
+            if there is None and rule is None:
+                return False
+            actions: list[Action] = [Put(request, _replacing(found.get(request_key)))]
+            if rule is not None:
+                actions.append(Put(rule_item(rule, self._runtime.uuid()), _replacing(there)))
+            elif there is not None:
+                actions.append(Delete(key, same_write(there)))
+            try:
+                await self._items.transact(actions, self._runtime.uuid())
+            except (ConditionFailedError, TransactionConflictError):
+                await asyncio.sleep(0)
+            else:
+                return True
+            finally:
+                self.rules.forget()
 
     async def _request_scans(self, paths: Iterable[str]) -> None:
         now_ms = self._runtime.now_ms()

@@ -2,7 +2,7 @@
 
 | item | partition key | sort key |
 |---|---|---|
-| rule | `s3k:rules` | digest of its path |
+| rule | `s3k:rules` | digest of its directory and name prefix |
 | due item | `s3k:due/<hour>-sf<n>` | due time (ms), digest of the entry key |
 | requested scan | `s3k:due/scan-sf<n>` | digest of the path of a directory |
 | first hour | `s3k:due/first` | `hour` |
@@ -182,20 +182,22 @@ def scan_item(path: str, now_ms: int, operation: str) -> Item:
     }
 
 
-def rule_key(path: str) -> Key:
-    """The key of the rule of a directory."""
-    return Key(RULE_PARTITION, _digest(path))
+def rule_key(path: str, name_prefix: str = "") -> Key:
+    """The key of the rule of a directory, or of names in it. NUL is in no path."""
+    return Key(RULE_PARTITION, _digest(f"{path}\0{name_prefix}" if name_prefix else path))
 
 
 def rule_item(rule: LifecycleRule, operation: str) -> Item:
     """The item of a rule."""
-    key = rule_key(rule.path)
+    key = rule_key(rule.path, rule.name_prefix)
     item: dict[str, Value] = {
         PARTITION: key.partition,
         SORT: key.sort,
         "shown": rule.path,
         OPERATION: operation,
     }
+    if rule.name_prefix:
+        item["prefix"] = rule.name_prefix
     values = {name: getattr(rule, name) for name in _FIELDS}
     return item | {name: value for name, value in values.items() if value is not None}
 
@@ -203,10 +205,11 @@ def rule_item(rule: LifecycleRule, operation: str) -> Item:
 def rule_from(item: Item) -> LifecycleRule:
     """The rule of an item. Raises ItemFormatError."""
     try:
-        rule = LifecycleRule(str(item["shown"]), **_numbers(item)).checked()
+        prefix = str(item.get("prefix", ""))
+        rule = LifecycleRule(str(item["shown"]), **_numbers(item), name_prefix=prefix).checked()
     except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:
         raise _damaged(item, "lifecycle rule") from error
-    if rule_key(rule.path).sort != item[SORT]:
+    if rule_key(rule.path, rule.name_prefix).sort != item[SORT]:
         raise _damaged(item, "lifecycle rule")
     return rule
 

@@ -203,36 +203,44 @@ class ObjectStore:
     async def set_rule(
         self,
         bucket: str,
-        directory: str = "",
+        prefix: str = "",
         *,
         expire_at: int | datetime | None = None,
         expire_after: int | timedelta | None = None,
         read_only_after: int | timedelta | None = None,
     ) -> LifecycleRule:
-        """Set the lifecycle rule of a bucket, or of the objects whose keys begin with `directory`
-        and a `/`, in place of a former one. It applies to objects that are there, and that will be.
+        """Set the lifecycle rule of the objects of a bucket whose keys begin with `prefix`, in
+        place of a former one. It applies to objects that are there, and that will be. Of several
+        rules, the one with the longest prefix applies.
 
-        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
-        result is that of the directory. Raises InvalidArgumentError, NotDirectoryError (an object
-        is at the path), UnsupportedError (a volume without the feature `rules`).
+        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` and
+        `name_prefix` of the result are the directory of the prefix, and what follows its last `/`.
+        Raises ArgumentTypeError, InvalidArgumentError, NotDirectoryError (an object is at the
+        path), PathNotFoundError (no such bucket), UnsupportedError (a volume without the feature
+        `rules`).
         """
+        path, name_prefix = await self._rule_place(bucket, prefix)
         return await self._client.set_rule(
-            await self._rule_path(bucket, directory),
+            path,
+            name_prefix=name_prefix,
             expire_at=expire_at,
             expire_after=expire_after,
             read_only_after=read_only_after,
         )
 
     @call
-    async def remove_rule(self, bucket: str, directory: str = "") -> None:
-        """Remove the lifecycle rule of a bucket, or of a directory in it. Raises PathNotFoundError
-        (no such bucket or rule), UnsupportedError."""
-        await self._client.remove_rule(await self._rule_path(bucket, directory))
+    async def remove_rule(self, bucket: str, prefix: str = "") -> None:
+        """Remove the lifecycle rule of a bucket, or of a prefix of its keys. Raises
+        ArgumentTypeError, InvalidArgumentError, PathNotFoundError (no such bucket or rule),
+        UnsupportedError."""
+        path, name_prefix = await self._rule_place(bucket, prefix)
+        await self._client.remove_rule(path, name_prefix=name_prefix)
 
     @call
     async def rules(self, bucket: str) -> builtins.list[LifecycleRule]:
-        """The lifecycle rules of a bucket and of directories in it, by path. A rule of the root of
-        the volume, which may apply, too, is not among them. Raises UnsupportedError."""
+        """The lifecycle rules of a bucket and of prefixes of its keys, by path and name prefix.
+        Those of the root of the volume, which may apply, too, are not among them. Raises
+        UnsupportedError."""
         path = bucket_path(bucket)
         await self._need_bucket(path)
         return [
@@ -908,11 +916,12 @@ class ObjectStore:
         shown = tuple(object_info(status) for status in found[:limit])
         return ObjectPage(shown, shown[-1].key if len(found) > limit else None)
 
-    async def _rule_path(self, bucket: str, directory: str) -> str:
-        """The path of the directory of a rule, in a bucket that exists."""
+    async def _rule_place(self, bucket: str, prefix: str) -> tuple[str, str]:
+        """The directory and the name prefix of a rule in a bucket that exists."""
         path = bucket_path(bucket)
         await self._need_bucket(path)
-        return self._path(bucket, directory) if directory else path
+        directory, _, name = check_prefix(prefix).rpartition("/")
+        return (self._path(bucket, directory) if directory else path), name
 
     async def _pages(self, bucket: str, prefix: str) -> AsyncIterator[builtins.list[ObjectInfo]]:
         after: str | None = ""

@@ -76,37 +76,42 @@ class SyncObjectStore(BlockingObjectStore):
     def set_rule(
         self,
         bucket: str,
-        directory: str = "",
+        prefix: str = "",
         *,
         expire_at: int | datetime | None = None,
         expire_after: int | timedelta | None = None,
         read_only_after: int | timedelta | None = None,
     ) -> LifecycleRule:
-        """Set the lifecycle rule of a bucket, or of the objects whose keys begin with `directory`
-        and a `/`, in place of a former one. It applies to objects that are there, and that will be.
+        """Set the lifecycle rule of the objects of a bucket whose keys begin with `prefix`, in
+        place of a former one. It applies to objects that are there, and that will be. Of several
+        rules, the one with the longest prefix applies.
 
-        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` of the
-        result is that of the directory. Raises InvalidArgumentError, NotDirectoryError (an object
-        is at the path), UnsupportedError (a volume without the feature `rules`).
+        The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` and
+        `name_prefix` of the result are the directory of the prefix, and what follows its last `/`.
+        Raises ArgumentTypeError, InvalidArgumentError, NotDirectoryError (an object is at the
+        path), PathNotFoundError (no such bucket), UnsupportedError (a volume without the feature
+        `rules`).
         """
         return self._call(
             lambda objects: objects.set_rule(
                 bucket,
-                directory,
+                prefix,
                 expire_at=expire_at,
                 expire_after=expire_after,
                 read_only_after=read_only_after,
             )
         )
 
-    def remove_rule(self, bucket: str, directory: str = "") -> None:
-        """Remove the lifecycle rule of a bucket, or of a directory in it. Raises PathNotFoundError
-        (no such bucket or rule), UnsupportedError."""
-        self._call(lambda objects: objects.remove_rule(bucket, directory))
+    def remove_rule(self, bucket: str, prefix: str = "") -> None:
+        """Remove the lifecycle rule of a bucket, or of a prefix of its keys. Raises
+        ArgumentTypeError, InvalidArgumentError, PathNotFoundError (no such bucket or rule),
+        UnsupportedError."""
+        self._call(lambda objects: objects.remove_rule(bucket, prefix))
 
     def rules(self, bucket: str) -> builtins.list[LifecycleRule]:
-        """The lifecycle rules of a bucket and of directories in it, by path. A rule of the root of
-        the volume, which may apply, too, is not among them. Raises UnsupportedError."""
+        """The lifecycle rules of a bucket and of prefixes of its keys, by path and name prefix.
+        Those of the root of the volume, which may apply, too, are not among them. Raises
+        UnsupportedError."""
         return self._call(lambda objects: objects.rules(bucket))
 
     def info(self, bucket: str, key: str) -> ObjectInfo:

@@ -33,6 +33,7 @@ def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
         {
             "volume": place,
             "path": "/a",
+            "name_prefix": "",
             "expire_at": None,
             "expire_after": 30 * 86_400,
             "read_only_after": 3600,
@@ -40,6 +41,7 @@ def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
         {
             "volume": place,
             "path": "/a/b",
+            "name_prefix": "",
             "expire_at": 1_893_553_440,
             "expire_after": None,
             "read_only_after": None,
@@ -48,6 +50,30 @@ def test_rules_are_set_listed_and_removed(ruled: Cli) -> None:
     ruled.ok("rules", "remove", "/a", "/a/b")
     assert ruled.ok("rules", "list").out == ""
     assert "no lifecycle rule" in ruled.fails(3, "rules", "remove", "/a").errors
+
+
+def test_rules_of_names(ruled: Cli) -> None:
+    names = ("--name-prefix", "2026-1")
+    said = ruled.ok("rules", "set", "/a", *names, "--expire-after", "30d")
+    assert said.lines[0].endswith("/a (names that begin with 2026-1): expires after 30d")
+    ruled.ok("rules", "set", "/b", *names, "--expire-after", "1d")
+    ruled.ok("rules", "set", "/a", "--expire-after", "2d")
+    assert ruled.ok("rules", "list").lines == [
+        "/a: expires after 2d",
+        "/a (names that begin with 2026-1): expires after 30d",
+        "/b (names that begin with 2026-1): expires after 1d",
+    ]
+    listed = ruled.ok("rules", "list", "--json").json_lines()
+    assert [(each["path"], each["name_prefix"]) for each in listed] == [
+        ("/a", ""),
+        ("/a", "2026-1"),
+        ("/b", "2026-1"),
+    ]
+    ruled.ok("rules", "remove", "/a", "/b", *names)
+    assert ruled.ok("rules", "list").lines == ["/a: expires after 2d"]
+    assert "begin with '2026-1'" in ruled.fails(3, "rules", "remove", "/a", *names).errors
+    refused = ruled.fails(2, "rules", "set", "/a", "--name-prefix", "x/y", "--expire-after", "1d")
+    assert "without `/`" in refused.errors
 
 
 def test_a_run(ruled: Cli) -> None:

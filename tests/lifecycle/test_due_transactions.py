@@ -293,7 +293,7 @@ async def test_a_rule_that_is_set_between_decision_and_commit_makes_it_decide_ag
     async def set_meanwhile(self: DueIndex, operations: Operations) -> int:
         size = await size_of(self, operations)
         monkeypatch.setattr(DueIndex, "size_of", size_of)
-        await self.set_rule("/d", LifecycleRule("/d", expire_after=100))
+        await self.set_rule(LifecycleRule("/d", expire_after=100))
         return size
 
     monkeypatch.setattr(DueIndex, "size_of", set_meanwhile)
@@ -318,7 +318,7 @@ async def test_a_rule_that_is_set_during_a_staged_commit_makes_it_decide_again(
     async def set_meanwhile(self: DueIndex, operations: Operations) -> int:
         sizes.append(await size_of(self, operations))
         if len(sizes) == last:
-            await self.set_rule("/d", LifecycleRule("/d", expire_after=100))
+            await self.set_rule(LifecycleRule("/d", expire_after=100))
         return sizes[-1]
 
     monkeypatch.setattr(DueIndex, "size_of", set_meanwhile)

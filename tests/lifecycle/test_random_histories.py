@@ -31,6 +31,7 @@ class Reference:
     """What is due, by the definition."""
 
     rules: dict[str, LifecycleRule] = field(default_factory=dict)
+    """By what the paths of its files begin with."""
 
     def expiry(self, status: FileStatus) -> float | None:
         """When a file expires, epoch seconds."""
@@ -51,9 +52,8 @@ class Reference:
         return None
 
     def _above(self, path: str) -> list[LifecycleRule]:
-        parts = path.split("/")[1:-1]
-        above = ["/" + "/".join(parts[:end]) for end in range(len(parts), -1, -1)]
-        return [self.rules[each] for each in above if each in self.rules]
+        starts = (path[:end] for end in range(len(path), 0, -1))
+        return [self.rules[each] for each in starts if each in self.rules]
 
 
 async def files(fs: S3kClient) -> dict[str, FileStatus]:
@@ -75,6 +75,12 @@ class History:
 
     def file(self) -> str:
         return f"{self.directory()}/{self.chosen.choice('fgh')}"
+
+    def rule_place(self) -> tuple[str, str, str]:
+        """A directory, a name prefix, and what the paths that both select begin with."""
+        path = self.chosen.choice(["/", self.directory()])
+        prefix = self.chosen.choice(["", self.chosen.choice("abfgh")])
+        return path, prefix, path.rstrip("/") + "/" + prefix
 
     async def step(self) -> None:
         """One call; what is refused changes nothing."""
@@ -111,18 +117,19 @@ class History:
         await self.fs.set_attributes(self.file(), metadata={"ExpiresAfter": value})
 
     async def remove_rule(self) -> None:
-        path = self.chosen.choice(["/", self.directory()])
-        await self.fs.remove_rule(path)
-        del self.reference.rules[path]
+        path, prefix, start = self.rule_place()
+        await self.fs.remove_rule(path, name_prefix=prefix)
+        del self.reference.rules[start]
 
     async def wait(self) -> None:
         self.place.clock.advance(self.chosen.choice([1, 300, HOUR, 3 * HOUR]))
 
     async def set_rule(self) -> None:
-        path = self.chosen.choice(["/", self.directory()])
+        path, prefix, start = self.rule_place()
         expire, retain = self.chosen.choice(AGES), self.chosen.choice([None, None, *AGES])
-        rule = await self.fs.set_rule(path, expire_after=expire, read_only_after=retain)
-        self.reference.rules[path] = rule
+        self.reference.rules[start] = await self.fs.set_rule(
+            path, name_prefix=prefix, expire_after=expire, read_only_after=retain
+        )
 
     async def run(self) -> None:
         before = await files(self.fs)

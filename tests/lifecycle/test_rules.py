@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
+    ItemFormatError,
     NotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
@@ -20,7 +22,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.lifecycle_rules import DueAction, LifecycleRule, RulesResult
-from s3k_async.namespace.due_items import SUFFIXES
+from s3k_async.namespace.due_items import RULE_PARTITION, SUFFIXES, rule_from
 from s3k_async.objects import ObjectStore
 from s3k_async.testing import Call
 from s3k_async.volumes import init_volume
@@ -180,6 +182,125 @@ async def test_the_nearest_rule_applies_for_each_action(place: Ruled, fs: S3kCli
     ]
 
 
+async def test_a_rule_of_names(place: Ruled, fs: S3kClient) -> None:
+    """The files in the directory, and below directories in it, as by the prefix of S3 keys."""
+    rule = await fs.set_rule("/logs", name_prefix="2026-1", expire_after=10)
+    assert rule == LifecycleRule("/logs", expire_after=10, name_prefix="2026-1")
+    kept = {"/logs/2026-0", "/logs/2026", "/logs/x/2026-1", "/2026-1", "/logs2026-1/f"}
+    for path in ("/logs/2026-1", "/logs/2026-12.log", "/logs/2026-11/a/f", *kept):
+        await fs.write(path, b"1")
+    place.clock.advance(10)
+    assert (await fs.run_rules()).expired == 3
+    assert await place.paths() == kept
+    assert await place.due_items() == []
+    assert await place.findings() == []
+
+
+async def test_files_that_are_there_when_a_rule_of_names_is_set(
+    place: Ruled, fs: S3kClient
+) -> None:
+    for path in ("/d/tmp", "/d/tmp1/f", "/d/other", "/tmp"):
+        await fs.write(path, b"1")
+    await fs.set_rule("/d", name_prefix="tmp", read_only_after=1)
+    await fs.set_rule("/", name_prefix="t", expire_after=1)
+    place.clock.advance(1)
+    assert {(each.path, each.action) async for each in fs.due_actions()} == {
+        ("/d/tmp", "read_only"),
+        ("/d/tmp1/f", "read_only"),
+        ("/tmp", "expire"),
+    }
+    result = await fs.run_rules()
+    assert (result.expired, result.read_only) == (1, 2)
+    assert await place.paths() == {"/d/tmp", "/d/tmp1/f", "/d/other"}
+
+
+async def test_the_longest_prefix_is_the_nearest_rule(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/a", name_prefix="ab", expire_after=100)
+    await fs.set_rule("/a", expire_after=10, read_only_after=5)
+    await fs.set_rule("/a", name_prefix="abc", expire_after=200)
+    await fs.set_rule("/a/abcd", expire_after=1000)
+    for path in ("/a/a", "/a/ab", "/a/abc/x/f", "/a/abcd/f"):
+        await fs.write(path, b"1")
+    place.clock.advance(5)
+    assert (await fs.run_rules()).read_only == 4
+    for seconds, left in ((5, 3), (90, 2), (100, 1)):
+        place.clock.advance(seconds)
+        assert (await fs.run_rules()).expired == 1
+        assert len(await place.paths()) == left
+    await fs.remove_rule("/a/abcd")
+    assert await fs.rules() == [
+        LifecycleRule("/a", expire_after=10, read_only_after=5),
+        LifecycleRule("/a", expire_after=100, name_prefix="ab"),
+        LifecycleRule("/a", expire_after=200, name_prefix="abc"),
+    ]
+    assert (await fs.run_rules()).expired == 1
+
+
+async def test_rules_of_names_are_changed_one_by_one(place: Ruled, fs: S3kClient) -> None:
+    """Neither a directory of that name, nor a rule of the directory above, is the same place."""
+    await fs.set_rule("/a", name_prefix="b", expire_after=10)
+    with pytest.raises(PathNotFoundError, match="names that begin with 'bc'"):
+        await fs.remove_rule("/a", name_prefix="bc")
+    for path in ("/a", "/a/b"):
+        with pytest.raises(PathNotFoundError, match="has no lifecycle rule: "):
+            await fs.remove_rule(path)
+    of_directory = await fs.set_rule("/a/b", expire_after=20)
+    changed = await fs.set_rule("/a", name_prefix="b", expire_after=30)
+    assert await fs.rules() == [changed, of_directory]
+    await fs.remove_rule("/a", name_prefix="b")
+    assert await fs.rules() == [of_directory]
+
+
+async def test_a_rule_of_names_is_damaged_without_its_prefix(place: Ruled, fs: S3kClient) -> None:
+    """So a version that does not know prefixes does not apply it to the whole directory."""
+    rule = await fs.set_rule("/a", name_prefix="b", expire_after=10)
+    (item,) = [each for each in await place.stored() if each[PARTITION] == RULE_PARTITION]
+    assert rule_from(item) == rule
+    with pytest.raises(ItemFormatError):
+        rule_from({name: value for name, value in item.items() if name != "prefix"})
+
+
+async def test_a_move_to_and_from_names_of_a_rule(place: Ruled, fs: S3kClient) -> None:
+    await fs.set_rule("/d", name_prefix="old", expire_after=10)
+    await fs.run_rules()
+    place.clock.advance(2 * HOUR)
+    await fs.run_rules()  # the requested scans are over
+    for path in ("/d/new/f", "/d/old/f", "/d/old.txt", "/d/new.txt"):
+        await fs.write(path, b"1")
+    await fs.rename("/d/old", "/d/kept")
+    await fs.rename("/d/new", "/d/old-1")
+    await fs.rename("/d/old.txt", "/d/kept.txt")
+    await fs.rename("/d/new.txt", "/d/old-1.txt")
+    place.clock.advance(10)
+    assert (await fs.run_rules()).expired == 2
+    assert await place.paths() == {"/d/kept/f", "/d/kept.txt"}
+
+
+@pytest.mark.parametrize("prefix", ["a/b", "/", "a/", "\0", "\ud800", "x" * 1025])
+async def test_a_name_prefix_that_no_name_has(fs: S3kClient, prefix: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="name prefix") as raised:
+        await fs.set_rule("/d", name_prefix=prefix, expire_after=1)
+    assert raised.value.path == "/d"
+    with pytest.raises(InvalidArgumentError, match="name prefix"):
+        await fs.remove_rule("/d", name_prefix=prefix)
+    assert await fs.rules() == []
+
+
+async def test_a_name_prefix_is_text(fs: S3kClient) -> None:
+    with pytest.raises(ArgumentTypeError, match="name prefix"):
+        await fs.set_rule("/d", name_prefix=b"x", expire_after=1)  # type: ignore[arg-type]
+
+
+async def test_a_name_prefix_may_be_any_start_of_a_name(place: Ruled, fs: S3kClient) -> None:
+    for number, prefix in enumerate((".", "..", " ", "*", "x" * 1024, "\n", "é")):
+        await fs.set_rule("/", name_prefix=prefix, expire_after=100 + number)
+        await fs.write(f"/{prefix}"[:1000] + "f", b"1")
+    assert len(await fs.rules()) == 7
+    place.clock.advance(200)
+    assert (await fs.run_rules()).expired == 6
+    assert await place.findings() == []
+
+
 async def test_a_rule_that_becomes_longer(place: Ruled, fs: S3kClient) -> None:
     await fs.set_rule("/d", expire_after=100)
     await fs.write("/d/f", b"1")
@@ -207,7 +328,7 @@ async def test_a_rule_with_a_time(place: Ruled, fs: S3kClient) -> None:
     "values",
     [{}, {"expire_after": 0}, {"expire_after": -1}, {"expire_at": 10**13}, {"read_only_after": 0}],
 )
-async def test_a_rule_needs_values_in_range(fs: S3kClient, values: dict[str, int]) -> None:
+async def test_a_rule_needs_values_in_range(fs: S3kClient, values: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         await fs.set_rule("/d", **values)
     assert raised.value.path == "/d"
@@ -376,7 +497,7 @@ async def test_a_rule_of_a_file_is_refused(place: Ruled, fs: S3kClient) -> None:
     with pytest.raises(NotDirectoryError, match="ExpiresAfter="):
         await fs.set_rule("/d/f", expire_after=1)
     with pytest.raises(NotDirectoryError):
-        await ObjectStore(fs).set_rule("d", "f", expire_after=1)
+        await ObjectStore(fs).set_rule("d", "f/", expire_after=1)
     assert await fs.rules() == []
     assert await place.stored() == []
     await fs.set_rule("/", expire_after=1)

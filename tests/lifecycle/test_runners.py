@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import pytest
 
@@ -364,7 +365,7 @@ async def test_files_of_a_directory_that_is_moved_away_during_a_run_are_kept(
     place: Ruled, fs: S3kClient, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In layout `tree` no entry below the directory changes with the move."""
-    rule: dict[str, int] = {action: 60}
+    rule: dict[str, Any] = {action: 60}
     await fs.set_rule("/tmp", **rule)
     await fs.write_many([(f"/tmp/d/{number}", b"1") for number in range(6)])
     place.clock.advance(DAY)

@@ -35,13 +35,23 @@ rules = CommandGroup(
     name="rules",
     help="""Lifecycle rules: files that expire, or become read-only.
 
-    A rule of a directory applies to all files below it. User metadata of a file comes before it:
-    ExpiresAt (epoch seconds), ExpiresAfter and ReadOnlyAfter (seconds), set by s3k attr --set.""",
+    A rule of a directory applies to all files below it, or with --name-prefix to those whose path
+    begins with DIRECTORY/TEXT. User metadata of a file comes before it: ExpiresAt (epoch seconds),
+    ExpiresAfter and ReadOnlyAfter (seconds), set by s3k attr --set.""",
+)
+
+
+_name_prefix = click.option(
+    "--name-prefix",
+    default="",
+    metavar="TEXT",
+    help="Only of files and directories in DIRECTORY whose names begin with TEXT.",
 )
 
 
 @rules.command(name="set", cls=VolumeCommand)
 @click.argument("directory", metavar="DIRECTORY")
+@_name_prefix
 @duration_option(
     "--expire-after", help="Age after its last change at which a file is deleted, such as 30d."
 )
@@ -54,11 +64,12 @@ rules = CommandGroup(
 def set_rule(
     invocation: Invocation,
     directory: str,
+    name_prefix: str,
     expire_after: int | None,
     expire_at: str | None,
     read_only_after: int | None,
 ) -> None:
-    """Set the rule of a directory, in place of its former one."""
+    """Set the rule of a directory, or of names in it, in place of a former one."""
     if (expire_after, expire_at, read_only_after) == (None, None, None):
         raise click.UsageError("a rule needs --expire-at, --expire-after or --read-only-after")
     at_ms = time_of(expire_at, "--expire-at")
@@ -68,11 +79,12 @@ def set_rule(
         client = await clients.of(address)
         rule = await client.set_rule(
             address.path,
+            name_prefix=name_prefix,
             expire_at=None if at_ms is None else at_ms // 1000,
             expire_after=expire_after,
             read_only_after=read_only_after,
         )
-        text = f"{shown(client, rule.path)}: {_text(rule)}"
+        text = f"{shown(client, rule.path)}{_names(rule)}: {_text(rule)}"
         invocation.say(text, volume=shown(client), **_fields(rule))
 
     invocation.run(work)
@@ -90,20 +102,22 @@ def list_rules(invocation: Invocation, volume: str | None) -> None:
             if invocation.json:
                 invocation.output.json({"volume": shown(client), **_fields(rule)})
             else:
-                invocation.output.line(f"{rule.path}: {_text(rule)}")
+                invocation.output.line(f"{rule.path}{_names(rule)}: {_text(rule)}")
 
     invocation.run(work)
 
 
 @rules.command(name="remove", cls=VolumeCommand)
 @click.argument("directories", nargs=-1, required=True, metavar="DIRECTORY...")
+@_name_prefix
 @click.pass_obj
-def remove_rule(invocation: Invocation, directories: tuple[str, ...]) -> None:
-    """Remove the rules of directories."""
+def remove_rule(invocation: Invocation, directories: tuple[str, ...], name_prefix: str) -> None:
+    """Remove the rules of directories, or of names in them."""
 
     async def one(clients: Clients, directory: str) -> None:
         address = parse_address(directory)
-        await (await clients.of(address)).remove_rule(address.path)
+        client = await clients.of(address)
+        await client.remove_rule(address.path, name_prefix=name_prefix)
 
     invocation.run(lambda clients: for_each(directories, lambda each: one(clients, each)))
 
@@ -184,6 +198,11 @@ async def _run(invocation: Invocation, client: S3kClient, rate: float | None) ->
         )
 
 
+def _names(rule: LifecycleRule) -> str:
+    """To which names a rule is restricted, in words."""
+    return f" (names that begin with {rule.name_prefix})" if rule.name_prefix else ""
+
+
 def _text(rule: LifecycleRule) -> str:
     """A rule in words: `expires after 30d, read-only after 1h`."""
     parts = []
@@ -200,6 +219,7 @@ def _fields(rule: LifecycleRule) -> dict[str, Any]:
     """The JSON fields of a rule."""
     return {
         "path": rule.path,
+        "name_prefix": rule.name_prefix,
         "expire_at": rule.expire_at,
         "expire_after": rule.expire_after,
         "read_only_after": rule.read_only_after,
