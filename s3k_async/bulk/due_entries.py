@@ -96,9 +96,10 @@ async def due_actions(volume: Volume) -> AsyncGenerator[list[DueAction], None]:
     scanned: list[str] = []
     for request in sorted(requests, key=lambda each: each.path):
         if request.is_due(runtime.now_ms(), SETTLE_MS) and not is_below(request.path, scanned):
-            scanned.append(request.path)
             async with aclosing(files_below(volume, request.path)) as pages:
                 async for entries in pages:
+                    if request.path not in scanned:  # none if no directory is there
+                        scanned.append(request.path)
                     due = ((entry, rules.due_at(entry, runtime.now_ms())) for entry in entries)
                     yield [
                         DueAction(entry.path, each.action, each.time_ms)

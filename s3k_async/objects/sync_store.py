@@ -84,7 +84,7 @@ class SyncObjectStore(BlockingObjectStore):
     ) -> LifecycleRule:
         """Set the lifecycle rule of the objects of a bucket whose keys begin with `prefix`, in
         place of a former one. It applies to objects that are there, and that will be. Of several
-        rules, the one with the longest prefix applies.
+        rules that have an action, the one with the longest prefix applies.
 
         The other arguments, and what is done when, are as of `S3kClient.set_rule`; `path` and
         `name_prefix` of the result are the directory of the prefix, and what follows its last `/`.

@@ -74,6 +74,10 @@ def test_rules_of_names(ruled: Cli) -> None:
     assert "begin with '2026-1'" in ruled.fails(3, "rules", "remove", "/a", *names).errors
     refused = ruled.fails(2, "rules", "set", "/a", "--name-prefix", "x/y", "--expire-after", "1d")
     assert "without `/`" in refused.errors
+    for command in (("set", "--expire-after", "1d"), ("remove",)):
+        refused = ruled.fails(2, "rules", *command, "/a", "--name-prefix", "")
+        assert "it is empty" in refused.errors
+    assert ruled.ok("rules", "list").lines == ["/a: expires after 2d"]
 
 
 def test_a_run(ruled: Cli) -> None:

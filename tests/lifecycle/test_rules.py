@@ -492,6 +492,21 @@ async def test_a_dry_run_lists_the_present_path(place: Ruled, fs: S3kClient) -> 
     assert (await fs.run_rules()).expired == 1
 
 
+async def test_a_dry_run_lists_a_file_in_the_place_of_a_directory_with_a_rule(
+    place: Ruled, fs: S3kClient
+) -> None:
+    """A listing of the directory is requested, and there is none."""
+    await fs.set_rule("/", expire_after=50)
+    await fs.set_rule("/a", expire_after=500)
+    await fs.run_rules()
+    place.clock.advance(2 * HOUR)
+    await fs.run_rules()
+    await fs.write("/a", b"1")
+    place.clock.advance(60)
+    assert [each.path async for each in fs.due_actions()] == ["/a"]
+    assert (await fs.run_rules()).expired == 1
+
+
 async def test_a_rule_of_a_file_is_refused(place: Ruled, fs: S3kClient) -> None:
     await fs.write("/d/f", b"1")
     with pytest.raises(NotDirectoryError, match="ExpiresAfter="):

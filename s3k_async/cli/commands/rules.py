@@ -41,10 +41,18 @@ rules = CommandGroup(
 )
 
 
+def _not_empty(_context: click.Context, _option: click.Parameter, text: str | None) -> str:
+    """The name prefix. Without one, the rule would be that of the directory: an option that is
+    given and empty is refused, as from a variable that is not set."""
+    if text == "":
+        raise click.BadParameter("it is empty")
+    return text or ""
+
+
 _name_prefix = click.option(
     "--name-prefix",
-    default="",
     metavar="TEXT",
+    callback=_not_empty,
     help="Only of files and directories in DIRECTORY whose names begin with TEXT.",
 )
 

@@ -5096,6 +5096,14 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/cli/test_uploads.py::test_those_of_an_embedded_volume",
     ),
     Defect(
+        "rules: a dry run without a file in the place of a directory with a rule",
+        "bulk/due_entries.py",
+        "            async with aclosing(files_below(volume, request.path)) as pages:\n",
+        "            scanned.append(request.path)\n"
+        "            async with aclosing(files_below(volume, request.path)) as pages:\n",
+        f"{RULES}::test_a_dry_run_lists_a_file_in_the_place_of_a_directory_with_a_rule",
+    ),
+    Defect(
         "rules: a dry run names the former path of a moved file",
         "bulk/due_entries.py",
         "                        if each.is_lost:\n",
