@@ -261,6 +261,7 @@ async def test_a_rule_of_names_is_damaged_without_its_prefix(place: Ruled, fs: S
 
 
 async def test_a_move_to_and_from_names_of_a_rule(place: Ruled, fs: S3kClient) -> None:
+    await fs.makedirs("/d")
     await fs.set_rule("/d", name_prefix="old", expire_after=10)
     await fs.run_rules()
     place.clock.advance(2 * HOUR)
