@@ -9,13 +9,14 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from s3k_async import S3kClient
 from s3k_async.bulk import local_tree
 from s3k_async.bulk.transfer import download
+from s3k_async.migrate import dump
 from s3k_async.migrate.dump import dump_volume
 from s3k_async.settings import resolve
 from s3k_async.txn.txn_record import TRANSACTION_PARTITION
@@ -113,6 +114,35 @@ async def run(verb: Verb, fs: S3kClient, local: Path) -> None:
 def parts(directory: Path) -> list[Path]:
     """Local files that are being written."""
     return [each for each in directory.iterdir() if each.suffix == ".part"]
+
+
+async def test_a_dump_closes_the_file_that_was_being_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, allowed = threading.Event(), threading.Event()
+    created: list[BinaryIO] = []
+    create = dump._create
+
+    def slow(path: str) -> BinaryIO:
+        entered.set()
+        assert allowed.wait(60)
+        created.append(create(path))
+        return created[0]
+
+    monkeypatch.setattr(dump, "_create", slow)
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        task = asyncio.create_task(dump_volume(fs._volume(), str(tmp_path / "dump")))
+        assert await asyncio.to_thread(entered.wait, 60)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        allowed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [file.closed for file in created] == [True]
+    assert not parts(tmp_path)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
