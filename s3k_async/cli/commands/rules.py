@@ -53,7 +53,7 @@ _name_prefix = click.option(
     "--name-prefix",
     metavar="TEXT",
     callback=_not_empty,
-    help="Only of files and directories in DIRECTORY whose names begin with TEXT.",
+    help="The rule applies only to files and directories in DIRECTORY whose names begin with TEXT.",
 )
 
 
