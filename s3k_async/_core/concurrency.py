@@ -4,6 +4,7 @@ fails."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -31,6 +32,7 @@ __all__ = [
     "AdaptiveLimit",
     "Budget",
     "ByteBudget",
+    "ended",
     "gather",
     "interleaved",
     "iterate",
@@ -351,12 +353,12 @@ async def to_the_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """
     task = asyncio.create_task(work())
     cancelled: asyncio.CancelledError | None = None
-    with critical(), anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
+    with critical():
+        try:
+            await ended(task)
+        except asyncio.CancelledError as error:
+            cancelled = None if _is_of_scope(error) else error
+            cancelled = await _shielded(task) or cancelled
     try:
         result = task.result()
     except BaseException as error:
@@ -367,6 +369,43 @@ async def to_the_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def _shielded(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+    """Wait until a task has ended, whose caller was cancelled; the last cancellation meanwhile.
+
+    In a shielded scope, since anyio cancels again and again; only then, since a scope is expensive.
+    """
+    cancelled = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await ended(task)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    return cancelled
+
+
+def _is_of_scope(error: asyncio.CancelledError) -> bool:
+    """Whether a cancellation is that of an enclosing scope of anyio, which raises it again at the
+    next await. Such a one has a message."""
+    return bool(error.args) and anyio.current_effective_deadline() == -math.inf
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Wait until a task has ended. A cancellation of the caller does not cancel the task. (As
+    `asyncio.wait` for one task, at a fourth of its cost.)"""
+    waiter = task.get_loop().create_future()
+
+    def wake(_task: asyncio.Task[Any]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(wake)
 
 
 class _Interleaved:

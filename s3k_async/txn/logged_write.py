@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from s3k_async._core.active_calls import note_change
-from s3k_async._core.concurrency import to_the_end
+from s3k_async._core.concurrency import ended, to_the_end
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.items import (
     MAX_TRANSACTION,
@@ -354,7 +354,7 @@ class LoggedWriter:
         try:
             await upload()
             if not beginning.done():
-                await asyncio.wait({beginning})
+                await ended(beginning)
         except BaseException as error:
             if isinstance(error, S3kError):
                 error.before_change = True
@@ -366,7 +366,7 @@ class LoggedWriter:
 async def _withdraw(beginning: asyncio.Task[PendingLog]) -> None:
     """Cancel the logging of operations, or roll them back."""
     beginning.cancel()
-    await asyncio.wait({beginning})
+    await ended(beginning)
     if not beginning.cancelled() and beginning.exception() is None:
         await beginning.result().rollback()
 

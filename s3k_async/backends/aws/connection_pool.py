@@ -251,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         """Let the timer fire at the limit, or before. Mostly that of an earlier request does: it is
         set again when it fires, not for each request."""
-        limit = self._limit()
+        limit = min(self._limits.end, self._heard + self._limits.seconds)
         if self._timer is not None:
             if self._due <= limit:
                 return

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 from ipaddress import ip_address
+from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -46,11 +47,15 @@ _HEADERS: Final = (
     ("storage_class", "x-amz-storage-class", "StorageClass"),
 )
 """Setting, header, parameter of botocore."""
+_settings: Final = attrgetter(*(name for name, _, _ in _HEADERS))
+_DEFAULTS: Final = (None,) * len(_HEADERS)
 
 
 def storage_headers(aws: AwsConfig, path: str) -> list[tuple[str, str]]:
     """The headers, none for the bucket's defaults. Raises ConfigError as `require_encryption`."""
     require_encryption(aws, path)
+    if _settings(aws) == _DEFAULTS:
+        return []  # mostly, for every object that is stored
     return [
         (header, str(value).lower() if isinstance(value, bool) else value)
         for name, header, _ in _HEADERS

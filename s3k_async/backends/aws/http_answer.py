@@ -67,6 +67,9 @@ class AnswerHeaders(Mapping[str, str]):
         return self._fields.get(key.lower(), default)
 
 
+_NO_HEADERS: Final = AnswerHeaders({})
+
+
 class AnswerParser:
     """One answer.
 
@@ -110,7 +113,7 @@ class AnswerParser:
         """The beginning of a head, or of the line of a chunk."""
         self.status = 0
         """0 until the head is whole."""
-        self.headers = AnswerHeaders({})
+        self.headers = _NO_HEADERS
         self.size = 0
         """Bytes of the body so far."""
         self.is_whole = False
@@ -180,8 +183,12 @@ class AnswerParser:
                 self.status = status
                 self.headers = AnswerHeaders(fields)
                 self.is_persistent = is_persistent
-                self._frame(length, is_chunked=is_chunked)
-                self._read_body(data, at)
+                if length == len(data) - at and self._is_simple(length):
+                    self._left, self.size, self.is_whole = 0, length, True
+                    self._pieces.append(data[at:])
+                else:
+                    self._frame(length, is_chunked=is_chunked)
+                    self._read_body(data, at)
                 return
             self._informational += 1
             if status == _SWITCHING or self._informational > _MOST_INFORMATIONAL:
@@ -201,6 +208,16 @@ class AnswerParser:
             or rest.count(b"\n", known) != rest.count(b"\r\n", max(0, known - 1))
         ):
             raise _malformed("the head")
+
+    def _is_simple(self, length: int) -> bool:
+        """Whether an answer that came with its head is just the next `length` bytes, as most are:
+        neither `_frame` nor `_read_body` is needed."""
+        return (
+            length <= self._most
+            and self._into is None
+            and not self._is_bodiless
+            and self.status not in (204, 304)
+        )
 
     def _frame(self, length: int | None, *, is_chunked: bool) -> None:
         """Find out where the body ends."""

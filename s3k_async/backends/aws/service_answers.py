@@ -79,8 +79,11 @@ def check_s3(
     """Raise ResponseLostError for an answer with a status of success that is not S3's for the
     operation, and ServiceError for a foreign page with status 404, which does not prove the absence
     of an object."""
-    page = _header(headers, "content-type").startswith("text/html")
-    if status == 404 and page and (body or _header(headers, "content-length") not in ("", "0")):
+    if (
+        status == 404
+        and _is_page(headers)
+        and (body or _header(headers, "content-length") not in ("", "0"))
+    ):
         raise ServiceError(
             f"{_who(host)} answered with a page (status 404) that is not S3's: {_CAUSES}",
             service_code="404",
@@ -89,7 +92,7 @@ def check_s3(
         return
     wanted = _S3.get(operation)
     if wanted is None:
-        if status != 200 or (page and _header(headers, "content-length") != "0"):
+        if status != 200 or (_is_page(headers) and _header(headers, "content-length") != "0"):
             raise _foreign("S3", host, status, headers)
         return
     root = _root(body) if wanted.root else ""
@@ -141,6 +144,10 @@ def _who(host: str) -> str:
 
 def _header(headers: Mapping[str, str], name: str) -> str:
     return str(headers.get(name) or "")
+
+
+def _is_page(headers: Mapping[str, str]) -> bool:
+    return _header(headers, "content-type").startswith("text/html")
 
 
 def _root(body: bytes) -> str:

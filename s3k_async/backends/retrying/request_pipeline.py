@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
-from s3k_async._core.capacity_limit import current_capacity_limit
+from s3k_async._core.capacity_limit import CapacityLimit, current_capacity_limit
 from s3k_async._core.concurrency import AdaptiveLimit
 from s3k_async._core.metering import Meter
 from s3k_async._core.observation import ObservedRequest, Observer
@@ -208,7 +208,8 @@ class Request:
         if not again:
             sender.account.earn()
         self._attempts += 1
-        paused = await self._await_capacity()
+        capacity = current_capacity_limit()
+        paused = 0.0 if capacity is None else await self._await_capacity(capacity)
         self._epoch, waited = await sender.limit.acquire(at_once=_AT_ONCE.get())
         waited += paused
         try:
@@ -251,10 +252,9 @@ class Request:
             if self._observed is not None:
                 self._end_observation(self._observed, error)
 
-    async def _await_capacity(self) -> float:
-        """Wait for capacity units if the run has a limit; returns the seconds waited."""
-        limit = current_capacity_limit()
-        if limit is None or self._sender.meter.part != "table" or _AT_ONCE.get():
+    async def _await_capacity(self, limit: CapacityLimit) -> float:
+        """Wait for capacity units of the table; returns the seconds waited."""
+        if self._sender.meter.part != "table" or _AT_ONCE.get():
             return 0.0
         began = self._sender.runtime.monotonic()
         await limit.turn(self._operation)

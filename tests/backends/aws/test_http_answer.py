@@ -91,6 +91,18 @@ WHOLE: Mapping[str, tuple[bytes, int, bytes, bool]] = {
     "an answer that follows": (FOUR + FOUR, 200, b"data", False),
     "bytes after chunks": (CHUNKED + b"1\r\n!\r\n0\r\n\r\nx", 200, b"!", False),
     "bytes after no content": (head(start="HTTP/1.1 204 X") + b"x", 204, b"", False),
+    "a body of no content": (
+        head("Content-Length: 4", start="HTTP/1.1 204 X") + b"data",
+        204,
+        b"",
+        False,
+    ),
+    "a body of not modified": (
+        head("Content-Length: 4", start="HTTP/1.1 304 X") + b"data",
+        304,
+        b"",
+        False,
+    ),
 }
 
 
@@ -110,6 +122,11 @@ def test_a_body_until_the_end() -> None:
     assert not read([data]).is_whole
     for pieces in [[data], *cuts(data)]:
         assert read(pieces, end=True)[:4] == (200, b"data", True, False)
+
+
+def test_a_body_after_an_answer_to_head_is_not_read() -> None:
+    seen = read([FOUR], head=True)
+    assert (seen.body, seen.is_whole, seen.is_persistent) == (b"", True, False)
 
 
 def test_an_answer_to_head_has_no_body() -> None:
