@@ -140,16 +140,21 @@ impl Form {
     }
 }
 
-/// Reads the operations of one volume.
+/// Reads operations.
 pub struct OperationReader {
-    form: KeyForm,
-    count: SuffixCount,
+    /// The form and the suffixes of the keys; None: of any volume.
+    keys: Option<(KeyForm, SuffixCount)>,
 }
 
 impl OperationReader {
     /// A reader for a volume with keys of this form.
     pub fn new(form: KeyForm, count: SuffixCount) -> Self {
-        Self { form, count }
+        Self { keys: Some((form, count)) }
+    }
+
+    /// A reader that does not know the volume.
+    pub fn of_any_volume() -> Self {
+        Self { keys: None }
     }
 
     /// The operation in a line; None if it is not in the form of this package, contradicts itself,
@@ -278,20 +283,21 @@ impl OperationReader {
         })
     }
 
-    /// None unless an item of the volume can have the path and the directory key.
+    /// None unless an item of the volume, or of any, can have the path and the directory key.
     fn check_place(&self, path: &str, directory: Option<&str>) -> Option<()> {
         if path == "/" || !is_normal(path) {
             return None;
         }
-        match (&self.form, directory) {
-            (KeyForm::Path(_), None) => {
-                let (parent, _) = self.form.directory_and_name(path).ok()?;
-                self.form.check_length(parent, self.count.last()).ok()
+        match (&self.keys, directory) {
+            (Some((form @ KeyForm::Path(_), count)), None) => {
+                let (parent, _) = form.directory_and_name(path).ok()?;
+                form.check_length(parent, count.last()).ok()
             }
             // The names of a normalised path fit into keys.
-            (KeyForm::Tree, Some(directory)) => {
+            (None | Some((KeyForm::Tree, _)), Some(directory)) => {
                 (is_id(directory) && !is_trash(directory) && is_short(path)).then_some(())
             }
+            (None, None) => is_short(path).then_some(()),
             _ => None,
         }
     }

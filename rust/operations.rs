@@ -15,6 +15,7 @@ use crate::errors::bad_operation;
 use crate::items::Attribute;
 use crate::json::write::{push_ascii_quoted, push_integer};
 use crate::keys::is_id;
+use crate::operation_lines::OperationReader;
 use crate::paths::push_child;
 use crate::view::{Subscript, View, compared, count_of, index_of};
 
@@ -447,11 +448,13 @@ pub fn has_directories(py: Python<'_>, lines: &[u8]) -> bool {
     py.detach(|| memchr::memmem::find(lines, b"\"directory\":").is_some())
 }
 
-/// An operation as a line of the log, without the newline. None for one that leads into the trash,
-/// and for a field of a wrong type.
+/// An operation as a line of the log, without the newline. None for one that concerns the trash,
+/// has a field of a wrong type, contradicts itself, or has a state that no item can have.
 #[pyfunction]
 pub fn operation_line<'py>(operation: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
     let mut line = Line(String::with_capacity(1024));
     line.push(operation)?;
-    Some(PyBytes::new(operation.py(), line.0.as_bytes()))
+    let line = line.0.as_bytes();
+    OperationReader::of_any_volume().read(line)?;
+    Some(PyBytes::new(operation.py(), line))
 }

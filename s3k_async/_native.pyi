@@ -398,8 +398,9 @@ def has_directories(lines: bytes) -> bool:
     of what contains them."""
 
 def operation_line(operation: Operation) -> bytes | None:
-    """An operation as a line of the log, without the newline. None for one that leads into the
-    trash, and for one with a field of a wrong type or that UTF-8 cannot encode."""
+    """An operation as a line of the log, without the newline. None for one that concerns the trash,
+    has a field of a wrong type or that UTF-8 cannot encode, contradicts itself, or has a state that
+    no item of any volume can have."""
 
 def answer_head(
     data: bytes, at: int

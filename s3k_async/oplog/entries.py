@@ -271,15 +271,18 @@ def decode(data: bytes, key: str) -> LogRecord:
 
 def operation_line(operation: Operation, key: str) -> bytes:
     """One operation as a line of a segment, without the newline. Raises LogFormatError for one
-    that `operation_from` would refuse: both make the same checks."""
+    that `operation_from` would refuse: both make the same checks, of which the native core makes
+    most."""
     line = _native.operation_line(operation)
-    document = _document(operation, key) if line is None else {}
+    if line is not None:
+        return line
+    document = _document(operation, key)
     for entry in (operation.before, operation.after):
         if entry is not None and (flaw := _impossible(entry)):
             raise LogFormatError(flaw, path=key)
     if flaw := _flaw(operation):
         raise LogFormatError(flaw, path=key)
-    return _line(document) if line is None else line
+    return _line(document)
 
 
 def _document(operation: Operation, key: str) -> dict[str, Any]:
