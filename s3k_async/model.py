@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 from s3k_async._core.metering import Requests
 from s3k_async._core.object_version import version_in
+from s3k_async._core.records import replaced
 from s3k_async._native import FileStatus, status_of
 from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, PartialFailureError
 
@@ -202,7 +203,7 @@ class Entry:
 
     def with_content(self, content: Content, *, mtime_ms: int, operation: str) -> Entry:
         """The next version of a file, publishing `content`."""
-        return replace(
+        return replaced(
             self,
             version=max(2, self.version + 1),
             mtime_ms=mtime_ms,
@@ -218,7 +219,7 @@ class Entry:
     def moved(self, path: str, *, operation: str, directory: str = "") -> Entry:
         """The next version of the entry, at another path, in layout `tree` in a directory of that
         key."""
-        return replace(
+        return replaced(
             self,
             path=path,
             version=self.version + 1,
@@ -226,6 +227,10 @@ class Entry:
             pending="",
             directory=directory,
         )
+
+    def without_intent(self) -> Entry:
+        """The entry without its write intent."""
+        return replaced(self, pending="") if self.pending else self
 
 
 @dataclass(frozen=True, slots=True)

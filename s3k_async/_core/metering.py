@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, replace
+from dataclasses import Field
 from functools import wraps
 from typing import (
     Any,
@@ -23,6 +23,7 @@ from typing import (
     TypeVar,
 )
 
+from s3k_async._core.records import replaced
 from s3k_async.errors import InvalidArgumentError
 
 __all__ = [
@@ -203,9 +204,10 @@ class RequestCounter:
         if counts is None:
             counts = self._counts.setdefault(key, [0, 0, 0, 0])
         counts[0] += requests
-        counts[1] += retries
-        counts[2] += unwaited
-        counts[3] += size
+        if retries or unwaited or size:
+            counts[1] += retries
+            counts[2] += unwaited
+            counts[3] += size
 
 
 class Meter:
@@ -330,6 +332,6 @@ def counted(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[
     async def counted_verb(*arguments: P.args, **options: P.kwargs) -> R:
         with counting(waited=True) as counter:
             result = await verb(*arguments, **options)
-        return replace(result, requests=counter.requests)
+        return replaced(result, requests=counter.requests)
 
     return counted_verb

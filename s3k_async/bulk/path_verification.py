@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async._core.concurrency import run_all
@@ -138,7 +138,7 @@ class PathVerifier:
     async def _problems(self, entry: Entry) -> list[Finding]:
         scope = self.scope
         # The state that clients see: intents are the subject of fsck.
-        entry = replace(entry, pending="")
+        entry = entry.without_intent()
         blobs = [] if entry.physical in (None, UNCOMMITTED) else await self._blobs(entry)
         facts = Facts(
             entry.id,

@@ -128,7 +128,9 @@ class _NewData:
             planned = None if self.plan is None else self.plan(target)
             if planned is None:
                 self.stored = await self.upload(target)
-        leased = replace(target, lease_ms=self.lease_ms)
+        leased = target
+        if target.lease_ms != self.lease_ms:
+            leased = replace(target, lease_ms=self.lease_ms)
         if planned is None:
             return await publish(leased, self.stored)
         try:

@@ -209,7 +209,7 @@ class Repairer:
         the one it began from."""
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
-        after = replace(operation.after, pending="")
+        after = operation.after.without_intent()
         await self._store.indexes.add_subtree(after)
         await self._store.items.write(await self._scope.check.put_for(entry, after))
         await self._commit(operation)
@@ -263,7 +263,7 @@ class Repairer:
             if current is None and not state.is_dir:
                 with suppress(ConditionFailedError):
                     await self._store.items.write(
-                        Delete(put.key, unchanged(replace(state, pending="")))
+                        Delete(put.key, unchanged(state.without_intent()))
                     )
             raise LeftError("changed by another client during the restore", path=state.path)
         self._know(state)
@@ -279,7 +279,7 @@ class Repairer:
         committed = facts.log_state.committed
         assert committed is not None
         assert committed.operation.after is not None
-        after = replace(committed.operation.after, pending="")
+        after = committed.operation.after.without_intent()
         return replace(committed.operation, after=after)
 
     async def _parent_checks(self, state: Entry) -> list[Check]:
@@ -523,7 +523,7 @@ class Repairer:
         """A logged write, conditional on exactly the state that was seen."""
         check = self._scope.check
         put = await check.put_for(before, after)
-        before = replace(before, pending="")
+        before = before.without_intent()
         operation = self._store.changes.operation(kind, before, after, check.deletion(put.item))
         await self._write(operation, put)
 

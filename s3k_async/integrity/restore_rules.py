@@ -489,4 +489,4 @@ def _lease_runs(entry: Entry | None, now_ms: int) -> bool:
 
 
 def _without_intent(entry: Entry | None) -> Entry | None:
-    return replace(entry, pending="") if entry is not None and entry.pending else entry
+    return None if entry is None else entry.without_intent()

@@ -154,7 +154,7 @@ class LoadTarget:
             version=entry.version,
             time_ms=max(self.time_ms, entry.mtime_ms),
             before=None,
-            after=replace(entry, pending=""),
+            after=entry.without_intent(),
         )
 
     def _operation_id(self, entry: Entry) -> str:

@@ -128,7 +128,7 @@ async def make_read_only(
     """
     former = Attributes.from_json(entry.attributes)
     attributes = replace(former, read_only=True).checked(entry.path)
-    before = replace(entry, pending="")
+    before = entry.without_intent()
     after = _next_version(store, before, former.replaced_by(attributes, store.runtime.now_ms()))
     if anywhere or not store.keys.by_id:
         since = None

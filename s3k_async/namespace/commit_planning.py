@@ -167,7 +167,7 @@ async def _removals(
                         "a file is where a directory of files is written", path=entry.path
                     )
                 elif entry.path not in files:
-                    seen = replace(entry, pending="")
+                    seen = entry.without_intent()
                     found.append(Remove(seen, recursive=True, missing_ok=False, is_replaced=True))
     return found
 

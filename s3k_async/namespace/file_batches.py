@@ -177,7 +177,7 @@ class FileBatch:
         base = current or store.new_file(path, target.object_id, parent)
         modified = store.runtime.now_ms() if mtime_ms is None else mtime_ms
         changed = base.with_content(content, mtime_ms=modified, operation=store.runtime.uuid())
-        entry = replace(changed, pending="") if changed.pending else changed
+        entry = changed.without_intent()
         if attributes is not None:
             entry = replace(entry, attributes=self._attributes(attributes, path, current))
         operation = store.changes.operation("update", current, entry)

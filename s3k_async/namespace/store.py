@@ -294,7 +294,7 @@ class MetadataStore(DirectoryStore):
             )
             await self.access.permit_move(current, target, replaced)
             moved = await self._move(
-                replace(current, pending=""),
+                current.without_intent(),
                 target,
                 parent,
                 chain,
@@ -332,7 +332,7 @@ class MetadataStore(DirectoryStore):
             await self.access.permit_removal(entry)
         if named and not anywhere:
             self.refuse_read_only(entry)
-        entry = replace(entry, pending="")
+        entry = entry.without_intent()
         delete = Delete(self.keys.of(entry), unchanged(entry))
         placed = [entry] if entry.directory and not anywhere else []
         read_at = self.runtime.monotonic() if since is None else since
@@ -560,7 +560,7 @@ class MetadataStore(DirectoryStore):
         attributes: str | None = None,
         upload: DataUpload | None = None,
     ) -> Entry:
-        current = replace(current, pending="")
+        current = current.without_intent()
 
         async def put() -> Entry:
             now = self.runtime.now_ms() if mtime_ms is None else mtime_ms

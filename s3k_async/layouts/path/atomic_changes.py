@@ -252,7 +252,7 @@ class AtomicChange(SubtreePreparation):
 
     async def log_removal(self, held: Entry) -> None:
         """Log the removal of the directory itself."""
-        removal = self.store.changes.operation("delete", replace(held, pending=""), None)
+        removal = self.store.changes.operation("delete", held.without_intent(), None)
 
         async def nothing_more(outcome: LoggedOutcome) -> None:
             outcome.succeeded = {removal.id}
@@ -262,7 +262,7 @@ class AtomicChange(SubtreePreparation):
     async def put_top(self, held: Entry) -> None:
         """Create the directory at the target. Raises PathExistsError, ObstructedError."""
         store = self.store
-        source = replace(held, pending="")
+        source = held.without_intent()
         moved = source.moved(self._target, operation=store.runtime.uuid())
         hidden = replace(moved, pending=self.txn.creation_intent)
         actions: list[Action] = [
