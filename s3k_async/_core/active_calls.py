@@ -166,24 +166,26 @@ class Calls:
 class _Call:
     """One active call, for `with`."""
 
+    # Of the class, what most calls never change.
+    over = False
+    _observed: _Observed | None = None
+    _outer: tuple[_Call, ...] | None = None
+    _task: asyncio.Task[Any] | None = None
+    _cancelling = 0
+    _critical = 0
+    _changed = False
+    _ending = False
+    _cancelled = False
+
     def __init__(
         self, calls: Calls, verb: str = "", path: object = None, *, late: bool = False
     ) -> None:
         self.calls = calls
-        self.over = False
         self._verb = verb
         self._path = path
-        self._observed: _Observed | None = None
         self._late = late
-        self._outer: tuple[_Call, ...] | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
-        self._critical = 0
-        self._changed = False
         self.repeated: set[str] = set()
         """Operations whose write was sent again, and then succeeded."""
-        self._ending = False
-        self._cancelled = False
         self._optional: set[anyio.CancelScope] = set()
 
     def __enter__(self) -> Self:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from s3k_async._core.bytes_in_place import BytesInPlace
 from s3k_async._core.concurrency import gather
+from s3k_async._core.error_handling import on_error
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import Buffer
 from s3k_async.errors import (
@@ -326,28 +327,29 @@ async def assembled(size: int, fill: Callable[[memoryview], Awaitable[None]]) ->
     return place.getvalue()
 
 
-@contextmanager
-def naming_file(entry: Entry) -> Iterator[None]:
+def naming_file(entry: Entry) -> on_error:
     """Name the file in errors about its physical object."""
-    try:
-        yield
-    except DataMissingError as error:
+    return on_error(partial(_name_file, entry))
+
+
+def _name_file(entry: Entry, error: BaseException) -> None:
+    if isinstance(error, DataMissingError):
         what = f"the physical object {entry.physical} is gone"
         if version := entry.object_version:
             what = f"{entry.physical}: {missing_version(version)}"
         raise DataMissingError(what, path=entry.path) from error
-    except CorruptDataError as error:
+    if isinstance(error, CorruptDataError):
         raise CorruptDataError(error.message, path=entry.path) from error
 
 
-@contextmanager
-def distrusting(storage: PhysicalStorage, entry: Entry) -> Iterator[None]:
+def distrusting(storage: PhysicalStorage, entry: Entry) -> on_error:
     """Read the file from its source from now on, if its checksum turns out to be wrong."""
-    try:
-        yield
-    except CorruptDataError:
+    return on_error(partial(_distrust, storage, entry))
+
+
+def _distrust(storage: PhysicalStorage, entry: Entry, error: BaseException) -> None:
+    if isinstance(error, CorruptDataError):
         storage.distrust(entry.content)
-        raise
 
 
 def _require_length(entry: Entry, start: int, end: int, size: int) -> None:

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import anyio
 
 from s3k_async._core.concurrency import to_the_end
+from s3k_async._core.error_handling import on_error
 from s3k_async._core.object_version import digest_in
 from s3k_async._native import Xxh3_128
 from s3k_async.backends.ports.blobs import Buffer
@@ -492,7 +492,7 @@ class FileReader:
         storage = self._volume().storage
         return storage if self._cached else storage.from_source()
 
-    def _distrusting(self) -> AbstractContextManager[None]:
+    def _distrusting(self) -> on_error:
         return distrusting(self._storage, self._entry)
 
     async def _block(self, start: int, place: memoryview) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from typing import TypeVar
 import anyio
 
 from s3k_async._core.concurrency import run_all
+from s3k_async._core.error_handling import on_error
 from s3k_async._core.object_version import digest_in, version_in
 from s3k_async._core.runtime import Runtime
 from s3k_async.backends.ports.blob_keys import check_key
@@ -709,12 +710,13 @@ class PhysicalStorage:
             ) from error
 
 
-@contextmanager
-def _reading(physical: str, version: str = "") -> Iterator[None]:
-    """Maps the errors of the blob port in a read of an object, perhaps at a version id."""
-    try:
-        yield
-    except BlobNotFoundError as error:
+def _reading(physical: str, version: str = "") -> on_error:
+    """Map the errors of the blob port in a read of an object, perhaps at a version id."""
+    return on_error(partial(_map_missing, physical, version))
+
+
+def _map_missing(physical: str, version: str, error: BaseException) -> None:
+    if isinstance(error, BlobNotFoundError):
         what = missing_version(version) if version else "the physical object does not exist"
         raise DataMissingError(what, path=physical) from error
 
