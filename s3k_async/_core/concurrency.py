@@ -175,12 +175,12 @@ class AdaptiveLimit:
     def release(self, epoch: int, error: BaseException | None, *, throttled: bool = False) -> None:
         """Give a slot back after a request of an epoch, which ended with `error` or with an answer
         that may report throttling: decrease, once for all requests of the epoch, or increase."""
-        throttled = throttled or isinstance(error, ThrottledError)
-        if throttled and epoch == self._epoch:
+        if error is None and not throttled:
+            if self._limit < self._most:
+                self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
+        elif (throttled or isinstance(error, ThrottledError)) and epoch == self._epoch:
             self._epoch += 1
             self._limit = max(1.0, self._limit / 2)
-        elif error is None and not throttled:
-            self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
         self._flying -= 1
         if self._waiting:
             self._assign()

@@ -67,9 +67,6 @@ class AnswerHeaders(Mapping[str, str]):
         return self._fields.get(key.lower(), default)
 
 
-_NO_HEADERS: Final = AnswerHeaders({})
-
-
 class AnswerParser:
     """One answer.
 
@@ -77,50 +74,32 @@ class AnswerParser:
     body of an answer with status 206 that has a length and fits; `body` is empty then.
     """
 
-    __slots__ = (
-        "_informational",
-        "_into",
-        "_is_bodiless",
-        "_is_chunked",
-        "_left",
-        "_most",
-        "_pieces",
-        "_place",
-        "_rest",
-        "_space",
-        "headers",
-        "is_persistent",
-        "is_whole",
-        "may_continue",
-        "size",
-        "status",
-    )
+    status = 0
+    """0 until the head is whole."""
+    headers = AnswerHeaders({})
+    size = 0
+    """Bytes of the body so far."""
+    is_whole = False
+    is_persistent = True
+    """Whether another request may follow on the connection."""
+    may_continue = False
+    """Whether the service asked for the body of the request (100 Continue)."""
+    _informational = 0
+    _is_chunked = False
+    _left: int | None = None
+    """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
+    _place: BytesInPlace | None = None
+    """Of a large body: without a copy, and each page of memory is used once."""
+    _space: memoryview | None = None
+    """For the missing bytes of a large body, or of one that is put into the buffer."""
 
     def __init__(self, *, is_bodiless: bool, most: int, into: memoryview | None = None) -> None:
         self._is_bodiless = is_bodiless
         self._most = most
         self._into = into
-        self._informational = 0
-        self._is_chunked = False
-        self._left: int | None = None
-        """Missing bytes of the body, or of the present chunk; None: until the connection ends."""
         self._pieces: list[bytes] = []
-        self._place: BytesInPlace | None = None
-        """Of a large body: without a copy, and each page of memory is used once."""
-        self._space: memoryview | None = None
-        """For the missing bytes of a large body, or of one that is put into the buffer."""
         self._rest = bytearray()
         """The beginning of a head, or of the line of a chunk."""
-        self.status = 0
-        """0 until the head is whole."""
-        self.headers = _NO_HEADERS
-        self.size = 0
-        """Bytes of the body so far."""
-        self.is_whole = False
-        self.is_persistent = True
-        """Whether another request may follow on the connection."""
-        self.may_continue = False
-        """Whether the service asked for the body of the request (100 Continue)."""
 
     @property
     def body(self) -> bytes:

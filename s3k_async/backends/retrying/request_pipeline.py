@@ -154,24 +154,14 @@ class Request:
     items of the table that it concerns.
     """
 
-    __slots__ = (
-        "_again",
-        "_attempts",
-        "_began",
-        "_delays",
-        "_end",
-        "_epoch",
-        "_keys",
-        "_observed",
-        "_operation",
-        "_outer",
-        "_policy",
-        "_received",
-        "_seconds",
-        "_sender",
-        "_size",
-        "throttled",
-    )
+    throttled = False
+    """To be set for an answer with throttling but without an error: a part of a batch was not
+    processed."""
+    _attempts = 0
+    _received = 0
+    _end: float | None = None
+    _delays: Iterator[float] | None = None
+    _observed: ObservedRequest | None = None
 
     def __init__(
         self,
@@ -188,19 +178,11 @@ class Request:
         self._sender = sender
         self._operation = operation
         self._keys = keys
-        self._observed: ObservedRequest | None = None
-        self._received = 0
         self._policy = policy
         self._size = size
         self._again = again
         self._seconds = None if many else policy.deadline + (size + expected) / LEAST_RATE
         self._began = sender.runtime.monotonic()
-        self._attempts = 0
-        self._end: float | None = None
-        self._delays: Iterator[float] | None = None
-        self.throttled = False
-        """To be set for an answer with throttling but without an error: a part of a batch was not
-        processed."""
 
     async def __aenter__(self) -> Self:
         sender = self._sender
