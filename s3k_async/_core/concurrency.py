@@ -394,7 +394,7 @@ def _is_of_scope(error: asyncio.CancelledError) -> bool:
 
 async def ended(task: asyncio.Task[Any]) -> None:
     """Wait until a task has ended. A cancellation of the caller does not cancel the task. (As
-    `asyncio.wait` for one task, at a fourth of its cost.)"""
+    `asyncio.wait` of one task, which costs twice as much.)"""
     waiter = task.get_loop().create_future()
 
     def wake(_task: asyncio.Task[Any]) -> None:
