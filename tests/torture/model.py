@@ -306,18 +306,12 @@ class Append(Filling):
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         there = tree.get(self.path)
-        if isinstance(there, Reserved) and (self.by_file or not there.expired):
+        if isinstance(there, Reserved) and not there.expired:
             return Refusal({UncommittedFileError})
         if isinstance(there, File) and not self.data:
             return Answer(None, tree)
         before = there.data if isinstance(there, File) else b""
         return answered(fill(tree, self.path, File(before + self.data, self.stamp)))
-
-    def leftovers(self, tree: Tree) -> Iterator[Tree]:
-        yield from super().leftovers(tree)
-        grown = with_parents(tree, self.path)
-        if self.by_file and grown is not None and self.path not in tree:
-            yield {**grown, self.path: Reserved(self.stamp)}
 
 
 def changed_in_place(
