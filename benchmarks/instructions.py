@@ -41,7 +41,7 @@ class Instructions:
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG002 - of settrace
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
         if event == "call":
             frame.f_trace_lines, frame.f_trace_opcodes = False, True
         elif event == "opcode":

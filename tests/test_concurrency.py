@@ -50,7 +50,7 @@ async def test_an_error_that_leaves_its_group_keeps_cause_and_context() -> None:
 
 
 class _Work:
-    """Work that ends when it is told to."""
+    """Work that ends once `may_end` is set."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.began = asyncio.Event()

@@ -166,7 +166,7 @@ class Calls:
 class _Call:
     """One active call, for `with`."""
 
-    # Of the class, what most calls never change.
+    # Defaults that most calls never change.
     over = False
     _observed: _Observed | None = None
     _outer: tuple[_Call, ...] | None = None

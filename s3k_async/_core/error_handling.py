@@ -1,21 +1,22 @@
-"""Handling of the errors of a block."""
+"""Blocks whose errors are handled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
 
-__all__ = ["on_error"]
+__all__ = ["ErrorHandling", "on_error"]
 
 
-class on_error:  # noqa: N801 - used as a function
-    """Call `handle` with an error of the body. It may raise another one from it; otherwise the
-    error is raised. (A class, since a generator costs three times as much, for every request.)"""
+class ErrorHandling:
+    """A block whose errors are handed to `handle`. (Classes, since a generator costs three times as
+    much, for every request.)"""
 
-    __slots__ = ("_handle",)
+    __slots__ = ()
 
-    def __init__(self, handle: Callable[[BaseException], object]) -> None:
-        self._handle = handle
+    def handle(self, error: BaseException) -> None:
+        """May raise another error from this one, which is raised otherwise."""
+        raise NotImplementedError
 
     def __enter__(self) -> None:
         pass
@@ -27,4 +28,16 @@ class on_error:  # noqa: N801 - used as a function
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            self._handle(error)
+            self.handle(error)
+
+
+class on_error(ErrorHandling):  # noqa: N801 - used as a function
+    """Handle the errors of a block by a function."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[BaseException], object]) -> None:
+        self._function = function
+
+    def handle(self, error: BaseException) -> None:
+        self._function(error)
