@@ -1,11 +1,10 @@
-"""`python -m benchmarks [--quick] [--only ROW ...] [--large] [--write]`: measure, keep the raw
-results, print the goals."""
+"""`python -m benchmarks [--quick] [--only ROW ...] [--resume] [--large] [--write]`: measure, keep
+the raw results, print the goals."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 import time
@@ -13,11 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks.environment import ROOT, environment
+from benchmarks.environment import ROOT, environment, load
 from benchmarks.goals import layout_verdicts, verdicts
 from benchmarks.layout_report import is_of_layouts, write_layouts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw, draw_renames
+from benchmarks.record import Record
 from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import (
     backends,
@@ -117,21 +117,19 @@ async def _measured(name: str, scope: Scope, server: Canned | None) -> AsyncIter
         os.sched_setaffinity(0, everywhere)
 
 
-async def _run(names: list[str], scope: Scope, machine: dict[str, str]) -> list[Result]:
-    results: list[Result] = []
-    record = RESULTS / record_name(names, ROWS, quick=scope.quick)
+async def _run(names: list[str], scope: Scope, record: Record, path: Path) -> None:
     is_needed = not set(names).isdisjoint(CANNED)
     with canned(CANNED_PROCESSOR) if is_needed else nullcontext() as server:
         for name in names:
             began = time.perf_counter()
             async for result in _measured(name, scope, server):
-                results.append(result)
+                record.results.append(result)
                 _tell(result)
-                _keep(results, machine, record)
-            machine["load at the end"] = " ".join(f"{load:.2f}" for load in os.getloadavg())
-            _keep(results, machine, record)
+                record.save(path)
+            record.environment["load at the end"] = load()
+            record.ended(name)
+            record.save(path)
             print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return results
 
 
 def _tell(result: Result) -> None:
@@ -140,18 +138,6 @@ def _tell(result: Result) -> None:
     else:
         told = ", ".join(f"{name} {value}" for name, value in result.facts.items())
     print(f"{result.row:18}{result.case:46}{result.contender:32}{told}", flush=True)
-
-
-def _keep(results: list[Result], machine: dict[str, str], path: Path) -> None:
-    """Write what there is so far: a run that is stopped has not measured for nothing."""
-    RESULTS.mkdir(exist_ok=True)
-    kept = {"environment": machine, "results": [result.as_json() for result in results]}
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-
-
-def _load(path: Path) -> tuple[list[Result], dict[str, str]]:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return [Result(**each) for each in kept["results"]], kept["environment"]
 
 
 def main() -> None:
@@ -163,6 +149,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the rows that an interrupted run of the same rows has finished",
+    )
+    parser.add_argument(
         "--large", action="store_true", help="layouts: directories of 1,000,000 files too"
     )
     parser.add_argument(
@@ -173,12 +164,19 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.report is not None:
-        results, machine = _load(options.report)
+        record = Record.load(options.report)
     else:
         rounds = options.rounds or (2 if options.quick else 3)
         scope = Scope(options.quick, rounds, options.large)
-        machine = {**environment(), "repetitions": str(scope.rounds)}
-        results = asyncio.run(_run(options.only, scope, machine))
+        record = Record({**environment(), "repetitions": str(scope.rounds)})
+        path = RESULTS / record_name(options.only, ROWS, quick=options.quick)
+        if options.resume and path.exists():
+            try:
+                record = Record.load(path).resumed(record.environment)
+            except ValueError as error:
+                parser.error(f"--resume: {path.name}: {error}")
+        asyncio.run(_run(record.missing(options.only), scope, record, path))
+    results, machine = record.results, record.environment
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     layout_results = [each for each in results if is_of_layouts(each)]
     others = [each for each in results if not is_of_layouts(each)]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["ROOT", "environment"]
+__all__ = ["ROOT", "environment", "load"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
@@ -38,8 +38,13 @@ def environment() -> dict[str, str]:
         "python": sys.version.split()[0],
         "packages": versions,
         "commit": _commit(),
-        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "load": load(),
     }
+
+
+def load() -> str:
+    """The load of the machine over one, five and fifteen minutes."""
+    return " ".join(f"{average:.2f}" for average in os.getloadavg())
 
 
 def _version(package: str) -> str:
@@ -63,7 +68,6 @@ def _commit() -> str:
     )
     if asked.returncode != 0:
         return "unknown"
-    changed = subprocess.run(
-        [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False
-    )
+    code = [*git, "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results"]
+    changed = subprocess.run(code, capture_output=True, text=True, check=False)
     return asked.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
