@@ -13,7 +13,9 @@ MACHINE = {"commit": "one", "repetitions": "3", "python": "3.11"}
 
 
 def result(row: str, contender: str = "ours") -> Result:
-    return Result(row, "a case", contender, 10, "files", [1.0, 2.0], [0.5], {"seen": "1"})
+    return Result(
+        row, "a case", contender, 10, "files", [1.0, 2.0], [0.5], "boto3", facts={"seen": 1}
+    )
 
 
 def interrupted() -> Record:
