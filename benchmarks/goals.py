@@ -69,7 +69,9 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         ),
         *_for_each_file(run),
         *_imports(run),
+        *_checks(run),
         *_engines(run),
+        *_large(run),
         *_at_latency(run),
         *_embedded(run),
         *_backends(run),
@@ -215,6 +217,34 @@ def _engines(run: _Run) -> list[Verdict]:
                         faster > 1,
                     )
                 )
+    return lines
+
+
+def _checks(run: _Run) -> list[Verdict]:
+    """Files a second that one process checks or marks, of the largest volume."""
+    lines = []
+    for contender in ("fsck verify", "gc mark"):
+        found = run.of("fsck and gc", contender)
+        if found:
+            largest = max(found, key=lambda each: each.amount)
+            work = f"{contender}, {largest.case}: files/s"
+            rate = largest.rate
+            lines.append(Verdict(work, "≥ 60,000", f"{rate:,.0f}", rate >= 60_000))
+    return lines
+
+
+def _large(run: _Run) -> list[Verdict]:
+    """One large file on engines, beside obstore."""
+    lines = []
+    for verb, least in (("read", 0.95), ("put", 1.0)):
+        theirs = run.of(verb, "obstore", "1 GiB")
+        found = [
+            (mine, each.median / mine.median)
+            for mine in run.of(verb, "ours", "1 GiB")
+            for each in theirs
+        ]
+        if found:
+            lines.append(_verdict(f"{verb} of 1 GiB, against obstore", least, found))
     return lines
 
 

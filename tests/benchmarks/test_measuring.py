@@ -90,6 +90,31 @@ def test_what_is_measured_twice_is_compared_with_what_stood_beside_it() -> None:
     }
 
 
+def test_the_largest_volume_decides_how_fast_files_are_checked() -> None:
+    results = [
+        result("fsck and gc", f"{files:,} clean files, in memory", command, [seconds], files)
+        for files, seconds in ((1_000, 0.001), (100_000, 2.0))
+        for command in ("fsck verify", "gc mark")
+    ]
+    found = [(line.work, line.measured, line.met) for line in verdicts(results)]
+    assert ("gc mark, 100,000 clean files, in memory: files/s", "50,000", False) in found
+    assert sum(work.startswith(("fsck", "gc mark")) for work, _, _ in found) == 2
+
+
+def test_a_large_file_is_compared_with_obstore() -> None:
+    results = [
+        result(verb, case, contender, [seconds])
+        for verb in ("put", "read")
+        for case, theirs in (("10,000 files of 4 KiB", 9.0), ("1 GiB", 0.98))
+        for contender, seconds in (("obstore", theirs), ("ours", 1.0))
+    ]
+    found = {line.work: line.met for line in verdicts(results) if "GiB" in line.work}
+    assert found == {
+        "read of 1 GiB, against obstore": True,
+        "put of 1 GiB, against obstore": False,
+    }
+
+
 def test_a_second_sync_has_a_goal_if_the_aws_command_line_was_there() -> None:
     def synced(contender: str, seconds: float, baseline: str) -> Result:
         case = "5,000 unchanged files in 50 directories"
