@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="keep the rows that an interrupted run of the same rows has finished",
+        help="continue an interrupted run of the same rows after the last one that it finished",
     )
     parser.add_argument(
         "--large", action="store_true", help="layouts: directories of 1,000,000 files too"
@@ -170,12 +170,15 @@ def main() -> None:
         scope = Scope(options.quick, rounds, options.large)
         record = Record({**environment(), "repetitions": str(scope.rounds)})
         path = RESULTS / record_name(options.only, ROWS, quick=options.quick)
-        if options.resume and path.exists():
+        if options.resume:
             try:
                 record = Record.load(path).resumed(record.environment)
-            except ValueError as error:
+            except (OSError, ValueError) as error:
                 parser.error(f"--resume: {path.name}: {error}")
-        asyncio.run(_run(record.missing(options.only), scope, record, path))
+        missing = record.missing(options.only)
+        if not missing:
+            parser.error(f"--resume: {path.name}: all rows are finished")
+        asyncio.run(_run(missing, scope, record, path))
     results, machine = record.results, record.environment
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     layout_results = [each for each in results if is_of_layouts(each)]

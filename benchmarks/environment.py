@@ -68,6 +68,6 @@ def _commit() -> str:
     )
     if asked.returncode != 0:
         return "unknown"
-    code = [*git, "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results"]
-    changed = subprocess.run(code, capture_output=True, text=True, check=False)
+    status = [*git, "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results"]
+    changed = subprocess.run(status, capture_output=True, text=True, check=False)
     return asked.stdout.strip() + (" with changes" if changed.stdout.strip() else "")

@@ -16,8 +16,8 @@ __all__ = ["Record"]
 class Record:
     """The results of a run, in the order in which they were measured.
 
-    `rows` has the rows that are finished, each with the number of its results. The results of a
-    row that did not finish stand behind all others.
+    `rows` maps each finished row to the number of its results. The results of a row that did not
+    finish come last.
     """
 
     environment: dict[str, str]
@@ -26,7 +26,7 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Record:
-        """Read a record. One that was written before rows were recorded has no finished rows."""
+        """Read a record. One without `rows`, as earlier versions wrote it, has no finished row."""
         kept = json.loads(path.read_text(encoding="utf-8"))
         results = [Result(**each) for each in kept["results"]]
         return cls(kept["environment"], kept.get("rows", {}), results)
@@ -42,7 +42,7 @@ class Record:
         path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
     def ended(self, row: str) -> None:
-        """Count all results that belong to no finished row as those of this row."""
+        """Record that this row is finished: all results that follow the finished rows are its."""
         self.rows[row] = len(self.results) - sum(self.rows.values())
 
     def missing(self, rows: Sequence[str]) -> list[str]:
@@ -56,7 +56,7 @@ class Record:
         recorded beside it.
 
         Raises:
-            ValueError: the runs count different numbers of repetitions, or no row is finished.
+            ValueError: the runs have different numbers of repetitions, or no row is finished.
         """
         if not self.rows:
             raise ValueError("the record has no finished row to resume after")

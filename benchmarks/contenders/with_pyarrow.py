@@ -27,7 +27,7 @@ class PyarrowS3:
             endpoint_override=server.endpoint.removeprefix("http://"),
             background_writes=False,
             allow_delayed_open=True,  # so that a small file is one request
-            request_timeout=60,  # like the others'; its own 3 s end a run on a busy server
+            request_timeout=60,  # its default of 3 s ends a run on a busy server
         )
 
     async def put(self, path: str, files: int, data: bytes, in_flight: int) -> int:
