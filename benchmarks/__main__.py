@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks.environment import ROOT, environment, load
+from benchmarks.environment import ROOT, environment, load, speed
 from benchmarks.goals import layout_verdicts, verdicts
 from benchmarks.layout_report import is_of_layouts, write_layouts
 from benchmarks.measuring import Result
@@ -127,6 +127,7 @@ async def _run(names: list[str], scope: Scope, record: Record, path: Path) -> No
                 _tell(result)
                 record.save(path)
             record.environment["load at the end"] = load()
+            record.environment["speed at the end"] = speed()
             record.ended(name)
             record.save(path)
             print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
@@ -137,7 +138,7 @@ def _tell(result: Result) -> None:
         told = f"{result.rate:>14,.0f} {result.unit}/s"
     else:
         told = ", ".join(f"{name} {value}" for name, value in result.facts.items())
-    print(f"{result.row:18}{result.case:46}{result.contender:32}{told}", flush=True)
+    print(f"{result.row:18}  {result.case:46}  {result.contender:32}  {told}", flush=True)
 
 
 def main() -> None:

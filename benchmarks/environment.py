@@ -7,9 +7,10 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-__all__ = ["ROOT", "environment", "load"]
+__all__ = ["ROOT", "environment", "load", "speed"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
@@ -25,6 +26,7 @@ PACKAGES = (
     "redis",
     "rocksdict",
 )
+ADDITIONS = 10_000_000
 
 
 def environment() -> dict[str, str]:
@@ -39,12 +41,28 @@ def environment() -> dict[str, str]:
         "packages": versions,
         "commit": _commit(),
         "load": load(),
+        "speed": speed(),
     }
 
 
 def load() -> str:
     """The load of the machine over one, five and fifteen minutes."""
     return " ".join(f"{average:.2f}" for average in os.getloadavg())
+
+
+def speed() -> str:
+    """How long a loop of known work takes now, the best and the worst of five: on a shared machine
+    the same code may run at half of its usual speed."""
+    taken = sorted(_loop() for _ in range(5))
+    return f"{ADDITIONS:,} additions in {taken[0]:.2f} to {taken[-1]:.2f} s"
+
+
+def _loop() -> float:
+    began = time.perf_counter()
+    total = 0
+    for number in range(ADDITIONS):
+        total += number
+    return time.perf_counter() - began
 
 
 def _version(package: str) -> str:
