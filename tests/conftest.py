@@ -12,6 +12,7 @@ import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import NoReturn
 from unittest.mock import patch
@@ -176,6 +177,15 @@ def _small_ballast() -> Iterator[None]:
     creation."""
     with patch.object(ballast, "SIZE", ballast.OPENING):
         yield
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory of the test alone, as pytest's own but with a short name: the locations of a
+    volume have to fit into a table tag of 256 characters. Pytest's names have up to 80, more with
+    the number of its runs."""
+    with TemporaryDirectory(prefix="s3k-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory).resolve()
 
 
 @pytest.fixture
