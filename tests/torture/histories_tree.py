@@ -229,10 +229,13 @@ class TreeSearch(Search):
             if isinstance(self.events[key[0]].operation, Undelete):
                 followed[key] = {place for place in each if place.directory in stored}
             else:
-                kept = (follow(place, move) for place in each)
+                kept = (self._follow_place(key[0], place, step, move) for place in each)
                 followed[key] = {place for place in kept if place is not None}
         for number, event in ready:
-            if not (finished.done | finished.early) >> number & 1:
+            noted = followed.get((number, 0), set())
+            if not finished.done >> number & 1 and (
+                not finished.early >> number & 1 or self._anew(number) in noted
+            ):
                 for index, place in self._found(event, step, change, move):
                     followed.setdefault((number, index), set()).add(place)
         for item in change.trash:
@@ -240,6 +243,16 @@ class TreeSearch(Search):
                 for noted in followed.values():
                     noted -= {place for place in noted if is_below(place.directory, item.place)}
         return {key: tuple(sorted(each)) for key, each in followed.items() if each}
+
+    def _follow_place(self, number: int, place: Place, step: Step, move: Move) -> Place | None:
+        """The place after the move. A creation that is sent again, and whose directory was removed
+        as empty, looks for its directory anew, and creates what is missing."""
+        followed = follow(place, move)
+        return self._anew(number) if followed is None and step.early >> number & 1 else followed
+
+    def _anew(self, number: int) -> Place:
+        """The place of an event's path that is found from the root when it takes effect."""
+        return Place("", paths_of(self.events[number].operation)[0])
 
     def _is_dead(
         self, item: Deleted, places: Mapping[tuple[int, int], set[Place]], done: int
