@@ -126,7 +126,7 @@ coverage: $(VENV) $(NATIVE) $(ENGINES)
 
 torture: export S3K_TEST_LEVEL := torture
 torture: $(VENV) $(NATIVE) $(ENGINES)
-	@.venv/bin/python -m pytest -n 2 --dist worksteal tests/torture
+	@.ci/pytest -n 2 --dist worksteal tests/torture
 
 mutants: $(VENV) $(NATIVE) $(ENGINES)
 	@.venv/bin/python -u -m tests.torture.mutants
