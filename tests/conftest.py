@@ -181,9 +181,8 @@ def _small_ballast() -> Iterator[None]:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A directory of the test alone, as pytest's own but with a short name: the locations of a
-    volume have to fit into a table tag of 256 characters. Pytest's names have up to 80, more with
-    the number of its runs."""
+    """An empty directory for this test alone. Pytest's own fixture has names of about 80
+    characters, and the locations of a volume have to fit into a table tag of 256."""
     with TemporaryDirectory(prefix="s3k-", ignore_cleanup_errors=True) as directory:
         yield Path(directory).resolve()
 

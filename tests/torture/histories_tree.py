@@ -232,10 +232,10 @@ class TreeSearch(Search):
                 kept = (self._follow_place(key[0], place, step, move) for place in each)
                 followed[key] = {place for place in kept if place is not None}
         for number, event in ready:
-            noted = followed.get((number, 0), set())
-            if not finished.done >> number & 1 and (
-                not finished.early >> number & 1 or self._anew(number) in noted
-            ):
+            is_found = finished.early >> number & 1
+            if is_found and self._from_root(number) in followed.get((number, 0), ()):
+                is_found = False
+            if not (is_found or finished.done >> number & 1):
                 for index, place in self._found(event, step, change, move):
                     followed.setdefault((number, index), set()).add(place)
         for item in change.trash:
@@ -245,13 +245,14 @@ class TreeSearch(Search):
         return {key: tuple(sorted(each)) for key, each in followed.items() if each}
 
     def _follow_place(self, number: int, place: Place, step: Step, move: Move) -> Place | None:
-        """The place after the move. A creation that is sent again, and whose directory was removed
-        as empty, looks for its directory anew, and creates what is missing."""
+        """The place after the move. When a creation is retried whose directory was removed as
+        empty, its path is resolved again, and missing directories are created."""
         followed = follow(place, move)
-        return self._anew(number) if followed is None and step.early >> number & 1 else followed
+        is_removed = followed is None and step.early >> number & 1
+        return self._from_root(number) if is_removed else followed
 
-    def _anew(self, number: int) -> Place:
-        """The place of an event's path that is found from the root when it takes effect."""
+    def _from_root(self, number: int) -> Place:
+        """The place of an event whose path is resolved when it takes effect."""
         return Place("", paths_of(self.events[number].operation)[0])
 
     def _is_dead(

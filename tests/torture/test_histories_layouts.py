@@ -269,28 +269,37 @@ def test_a_creation_that_was_sent_again_stays_in_its_directory() -> None:
     assert accepted([*history, *other, read("/k/new", b"new")]) == {"path"}
 
 
-def test_a_creation_that_was_sent_again_gets_its_removed_directory_back() -> None:
-    """If others have removed its file, and its directory as empty, it creates both a second time,
-    but not over a file, and not where the directory is in the trash."""
-    emptied: Tree = {"/d": None}
-    write = replace(WRITE, is_resent=True)
-    deleted = [read("/d/new", b"new", 1.2), event(Delete(51, "/d/new"), 1.8, 1.9)]
-    removed, gone = event(Delete(60, "/d"), 2, 3), stat("/d", MISSING, 4)
-    history = [write, *deleted, removed, gone]
-    assert accepted([*history, read("/d/new", b"new")], emptied) == {"path", "tree"}
-    assert accepted([*history, GONE], emptied) == {"path", "tree"}
-    once = [WRITE, *history[1:]]
-    assert accepted([*once, read("/d/new", b"new")], emptied) == set()
-    twice = [read("/d/new", b"new", 5), event(Delete(52, "/d/new"), 6, 7)]
-    assert accepted([*history, *twice, read("/d/new", b"new")], emptied) == set()
-    other = [event(Write(52, "/d/new", b"other"), 5, 6), read("/d/new", b"other", 81)]
-    assert accepted([*history, *other, read("/d/new", b"new")], emptied) == set()
-    in_trash = [write, *deleted, DELETE, gone]
-    assert accepted([*in_trash, read("/d/new", b"new")], emptied) == {"path"}
+EMPTY: Tree = {"/d": None}
+CREATED_AND_DELETED = [
+    replace(WRITE, is_resent=True),
+    read("/d/new", b"new", 1.2),
+    event(Delete(51, "/d/new"), 1.8, 1.9),
+]
+WITH_ITS_DIRECTORY = [*CREATED_AND_DELETED, event(Delete(60, "/d"), 2, 3), stat("/d", MISSING, 4)]
+
+
+def test_a_retried_creation_creates_its_removed_directory_again() -> None:
+    history = WITH_ITS_DIRECTORY
+    assert accepted([*history, read("/d/new", b"new")], EMPTY) == {"path", "tree"}
+    assert accepted([*history, GONE], EMPTY) == {"path", "tree"}
     another = event(MakeDirectory(53, "/d"), 5, 6)
     moved = [another, event(Rename(54, "/d", "/k"), 7, 8), read("/k/new", None, 9)]
-    assert accepted([*history, *moved, read("/k/new", b"new")], emptied) == {"tree"}
-    assert accepted([*history, *moved, read("/d/new", b"new")], emptied) == {"path", "tree"}
+    assert accepted([*history, *moved, read("/d/new", b"new")], EMPTY) == {"path", "tree"}
+    assert accepted([*history, *moved, read("/k/new", b"new")], EMPTY) == {"tree"}
+
+
+def test_a_retried_creation_does_no_more_in_a_removed_directory() -> None:
+    """Nothing without a lost answer, no third file, none over another one, and no directory in the
+    place of one in the trash."""
+    history = WITH_ITS_DIRECTORY
+    once = [WRITE, *history[1:]]
+    assert accepted([*once, read("/d/new", b"new")], EMPTY) == set()
+    twice = [read("/d/new", b"new", 5), event(Delete(52, "/d/new"), 6, 7)]
+    assert accepted([*history, *twice, read("/d/new", b"new")], EMPTY) == set()
+    other = [event(Write(52, "/d/new", b"other"), 5, 6), read("/d/new", b"other", 81)]
+    assert accepted([*history, *other, read("/d/new", b"new")], EMPTY) == set()
+    in_trash = [*CREATED_AND_DELETED, DELETE, stat("/d", MISSING, 4)]
+    assert accepted([*in_trash, read("/d/new", b"new")], EMPTY) == {"path"}
 
 
 # What has one moment is not taken along.
